@@ -21,6 +21,7 @@ from headgate.cli.deadletter_choice import (
     read_letters,
 )
 from headgate.cli.deadletter_purge import purge
+from headgate.cli.groups import HelpfulGroup
 from headgate.cli.lookup import find_feed, place_of
 from headgate.cli.names import FeedName, complete_feeds
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
@@ -38,7 +39,17 @@ from headgate.replication.feed_parts import FeedParts
 from headgate.sources.resend import Original, Verdict, look, resend, why_not_alone
 from headgate.sources.topics import source_tables
 
-app = CommandGroup(help="Inspect, replay and purge changes that were set aside.", no_args_is_help=True)
+
+class _Order(HelpfulGroup):
+    order = (
+        "list",
+        "show",
+        "replay",
+        "purge",
+    )
+
+
+app = CommandGroup(cls=_Order, help="Inspect, replay and purge changes that were set aside.", no_args_is_help=True)
 
 VALUE_SHOWN_MAX: Final = 80
 """Characters of a reason in a table; show has all of it."""
@@ -61,6 +72,8 @@ def list_letters(
     """List changes that were set aside, oldest first within a table.
 
     A change that was set aside twice is listed once.
+
+    Example: headgate deadletter list --feed shop
     """
     with connected(cluster) as (_, log):
         letters = read_letters(log, feed)
@@ -99,6 +112,8 @@ def show(
     """Show one change: why it was set aside, its content, and its raw bytes.
 
     Bytes that are not text are shown in hex.
+
+    Example: headgate deadletter show shop shop.public.orders/0/4711
     """
     with connected(cluster) as (_, log):
         key, letter = one_letter(read_letters(log, feed), feed, place)
@@ -142,6 +157,8 @@ def replay(
     --dry-run lists which changes can be replayed. A change is refused if it would undo a later change of its row, or if
     that cannot be ruled out: it has no key, has several rows or cannot be read, its topic was re-created, the feed was
     rewound since, or the topic belongs to a change log. Exit 0 only if no change that was asked for is refused.
+
+    Example: headgate deadletter replay shop shop.public.orders/0/4711 --dry-run
     """
     with connected(cluster) as (_, log):
         record = find_feed(read_snapshot(log, all_partitions(log, ("changefeed",))), feed)

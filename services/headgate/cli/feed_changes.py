@@ -66,6 +66,8 @@ def resume(
     FILE has an offset for every partition: {"shop.public.orders": {"0": 17}}. With the topic's id, as `headgate topic
     list --feed FEED -o json` shows it, offsets of a topic that was re-created since are refused:
     {"shop.public.orders": {"topic_id": "aN1…", "offsets": {"0": 17}}}.
+
+    Example: headgate feed resume shop
     """
     spec = None if start is None else _start_json(start)
     with connected(cluster) as (_, log):

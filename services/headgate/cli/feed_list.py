@@ -14,7 +14,10 @@ from headgate.views.rows import feed_rows, feed_shown
 
 
 def list_feeds(*, watch: Watch = None, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """List feeds with their states, tables and lag."""
+    """List feeds with their states, tables and lag.
+
+    Example: headgate feed list --watch 2
+    """
     columns = (
         "feed", "wanted", "state", "tables", "replicating", "copying", "applied", "lag_ms", "held_by", "error",
         "notices",
@@ -28,7 +31,10 @@ def list_feeds(*, watch: Watch = None, output: Format = Output.TABLE, cluster: C
 
 
 def show(feed: FeedName, *, watch: Watch = None, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """Show a feed's configuration, state, checkpoint and tables."""
+    """Show a feed's configuration, state, checkpoint and tables.
+
+    Example: headgate feed show shop
+    """
     with connected(cluster) as (_, log):
         again(lambda: _show(read_snapshot(log), feed, output), watch)
 

@@ -35,6 +35,8 @@ def skip(
     named record still cannot be applied, it goes to the deadletter topic with its bytes and the table continues behind
     it: see `headgate deadletter list FEED`. A record that can be applied is applied. Later changes of the same row are
     applied as well, so compare the row with its source afterwards.
+
+    Example: headgate feed skip shop shop.public.orders/0/4711
     """
     try:
         named = [SkippedRecord(record=str(Place.parse(text))) for text in places]

@@ -48,8 +48,12 @@ def rebalance(
     *,
     split_above: Annotated[float, typer.Option("--split-above", help="changes per second of one stream")],
     merge_below: Annotated[float, typer.Option("--merge-below", help="changes per second of neighbours together")] = 0,
-    streams_max: Annotated[int, typer.Option("--streams-max", min=1)] = 64,
-    streams_min: Annotated[int, typer.Option("--streams-min", min=1)] = 1,
+    streams_max: Annotated[
+        int, typer.Option("--streams-max", min=1, help="split no further than this many streams")
+    ] = 64,
+    streams_min: Annotated[
+        int, typer.Option("--streams-min", min=1, help="merge no further than this many streams")
+    ] = 1,
     measure_log: Annotated[
         float | None,
         typer.Option(
@@ -99,9 +103,17 @@ def enable(
     split_above: Annotated[float, typer.Option("--split-above", help="changes per second of one stream")],
     merge_below: Annotated[float, typer.Option("--merge-below", help="changes per second of neighbours together")] = 0,
     streams_max: Annotated[
-        int | None, typer.Option("--streams-max", min=1, help="most streams", show_default="half of the partitions")
+        int | None,
+        typer.Option(
+            "--streams-max",
+            min=1,
+            help="split no further than this many streams",
+            show_default="half of the partitions",
+        ),
     ] = None,
-    streams_min: Annotated[int, typer.Option("--streams-min", min=1)] = 1,
+    streams_min: Annotated[
+        int, typer.Option("--streams-min", min=1, help="merge no further than this many streams")
+    ] = 1,
     settle: Annotated[
         float, typer.Option("--settle", help="seconds before a new stream can be split or merged")
     ] = 60.0,

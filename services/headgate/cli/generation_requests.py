@@ -48,7 +48,7 @@ from headgate.runtime.requests import Request
 ReaderT = TypeVar("ReaderT")
 
 SetName = Annotated[
-    str, typer.Argument(metavar="SET", help="name of the change log", autocompletion=complete_change_logs)
+    str, typer.Argument(metavar="LOG", help="name of the change log", autocompletion=complete_change_logs)
 ]
 
 

@@ -9,6 +9,7 @@ import typer
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Change, Destruction, permitted
 from headgate.cli.generation_requests import change_timestamps, delete_reader, opened
+from headgate.cli.groups import HelpfulGroup
 from headgate.cli.lookup import not_found
 from headgate.cli.names import complete_nodes, complete_timestamp_readers, complete_timestamp_sets, complete_timestamps
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
@@ -34,7 +35,26 @@ from headgate.records.timestamps import (
     TimestampsRequestKind,
 )
 
-app = CommandGroup(help="Streams by time, for sources that have nothing but clocks.", no_args_is_help=True)
+
+class _Order(HelpfulGroup):
+    order = (
+        "create",
+        "list",
+        "show",
+        "ring",
+        "lookup",
+        "update",
+        "reader",
+        "repair",
+        "gc",
+    )
+
+
+app = CommandGroup(
+    cls=_Order,
+    help="Manage timestamp sets: streams whose generations begin at times of the source's clock.",
+    no_args_is_help=True,
+)
 
 SetName = Annotated[
     str, typer.Argument(metavar="SET", help="name of the timestamp set", autocompletion=complete_timestamp_sets)
@@ -129,12 +149,15 @@ def show_ring(
 @app.command()
 def lookup(
     name: SetName,
-    key: Annotated[str, typer.Argument(help="a key, as text")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="a key, as text")],
     *,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Show which stream a key's writes belong to, in every generation that is not removed."""
+    """Show which stream a key's writes belong to, in every generation that is not removed.
+
+    Example: headgate generation timestamps lookup shop 17
+    """
     token = token_of_key(key.encode())
     with opened(name, cluster) as (_, tail):
         rows = [
@@ -170,7 +193,10 @@ def create(
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Create a timestamp set: its first generation operates at once."""
+    """Create a timestamp set: its first generation operates at once.
+
+    Example: headgate generation timestamps create shop --nodes 3 --vnodes 256 --shards 8
+    """
     try:
         check_name("timestamp set", name)
     except InvalidNameError as error:

@@ -25,6 +25,7 @@ from headgate.cli.generation_requests import (
     waits_for,
 )
 from headgate.cli.generation_timestamps import app as timestamps
+from headgate.cli.groups import HelpfulGroup
 from headgate.cli.names import complete_change_logs, complete_generations, complete_readers
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
 from headgate.cli.output import Output, show_rows
@@ -45,7 +46,29 @@ from headgate.records.name_lists import number_of
 from headgate.records.names import InvalidNameError, check_name
 from headgate.sources.change_logs import reader_of_feed
 
-app = CommandGroup(help="Create and re-partition change logs.", no_args_is_help=True)
+
+class _Order(HelpfulGroup):
+    order = (
+        "create",
+        "list",
+        "show",
+        "lookup",
+        "graph",
+        "lineage",
+        "resize",
+        "rebalance",
+        "autoscale",
+        "grow",
+        "reader",
+        "abort",
+        "repair",
+        "gc",
+        "delete",
+        "timestamps",
+    )
+
+
+app = CommandGroup(cls=_Order, help="Create and re-partition change logs.", no_args_is_help=True)
 
 app.command()(rebalance)
 app.command()(graph)
@@ -81,9 +104,11 @@ def list_readers(name: SetName, *, output: Format = Output.TABLE, cluster: Clust
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(metavar="SET", help="name of the new change log")],
+    name: Annotated[str, typer.Argument(metavar="LOG", help="name of the new change log")],
     *,
-    topic: Annotated[str | None, typer.Option("--topic", help="Kafka topic", show_default="the set's name")] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="Kafka topic with its changes", show_default="the change log's name")
+    ] = None,
     partitions: Annotated[
         int, typer.Option("--partitions", min=1, help="the maximum of streams at once; `grow` adds partitions")
     ],
@@ -122,6 +147,8 @@ def grow(
 
     Its streams stay where they are. The next switch can use the new partitions, and no key moves until then. Kafka
     cannot remove partitions again.
+
+    Example: headgate generation grow orders --partitions 128
     """
     with opened(name, cluster) as (log, tail):
         record = record_of(tail, name)
@@ -158,7 +185,7 @@ def delete(
 def list_generations(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[SET]", help="name of the change log", autocompletion=complete_change_logs),
+        typer.Argument(metavar="[LOG]", help="name of the change log", autocompletion=complete_change_logs),
     ] = None,
     *,
     output: Format = Output.TABLE,
@@ -167,6 +194,8 @@ def list_generations(
     """List change logs, or the generations of one.
 
     A generation is listed until it is retired, with what holds its retirement back.
+
+    Example: headgate generation list orders
     """
     if name is None:
         _list_change_logs(output, cluster)
@@ -195,13 +224,19 @@ def show(
     generation: Annotated[
         int | None,
         typer.Option(
-            "--generation", help="its number", show_default="the one in force", autocompletion=complete_generations
+            "--generation",
+            help="number of the generation",
+            show_default="the one in force",
+            autocompletion=complete_generations,
         ),
     ] = None,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Show a generation's streams: ranges, partitions, parents."""
+    """Show a generation's streams: ranges, partitions, parents.
+
+    Example: headgate generation show orders
+    """
     with opened(name, cluster) as (_, tail):
         log = map_of(tail, name, generation)
     show_rows(
@@ -214,12 +249,15 @@ def show(
 @app.command()
 def lookup(
     name: SetName,
-    key: Annotated[str, typer.Argument(help="a key, as text")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="a key, as text")],
     *,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Show which stream a key's changes go to, in every generation that is not retired."""
+    """Show which stream a key's changes go to, in every generation that is not retired.
+
+    Example: headgate generation lookup orders 17
+    """
     token = token_of_key(key.encode())
     with opened(name, cluster) as (_, tail):
         rows = [

@@ -44,6 +44,14 @@ class _Command(TyperCommand):
 class HelpfulGroup(TyperGroup):
     """A group whose help shows no types of options that take no value, and that names the nearest command."""
 
+    order: ClassVar[tuple[str, ...]] = ()
+    """Commands as they are listed, most used first. Others follow as they were registered."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """See the library's, which lists groups last."""
+        known = super().list_commands(ctx)
+        return [*(name for name in self.order if name in known), *(name for name in known if name not in self.order)]
+
     def get_params(self, ctx: Any) -> list[Any]:
         """See the library's."""
         return _ours(super().get_params(ctx))

@@ -93,13 +93,21 @@ def submit(
     migration: Annotated[
         str | None, typer.Option("--id", help="id of the migration; submitting it again does not create another")
     ] = None,
-    context: Annotated[str, typer.Option("--context", help="groups migrations")] = "",
+    context: Annotated[str, typer.Option("--context", help="a name that migrations of one release share")] = "",
     turn: TurnOptions,
-    in_order_completion: Annotated[bool, typer.Option("--in-order-completion")] = False,
-    singleton: Annotated[bool, typer.Option("--singleton")] = False,
-    singleton_context: Annotated[bool, typer.Option("--singleton-context")] = False,
+    in_order_completion: Annotated[
+        bool, typer.Option("--in-order-completion", help="cut over in the order of submission within --context")
+    ] = False,
+    singleton: Annotated[
+        bool, typer.Option("--singleton", help="refuse it while another migration of the database is pending")
+    ] = False,
+    singleton_context: Annotated[
+        bool, typer.Option("--singleton-context", help="refuse it while a migration of another context is pending")
+    ] = False,
     allow_lossy: AllowLossy = None,
-    retain_artifacts: Annotated[float, typer.Option("--retain-artifacts", help="seconds")] = 86_400.0,
+    retain_artifacts: Annotated[
+        float, typer.Option("--retain-artifacts", help="seconds to keep the old table")
+    ] = 86_400.0,
     cutover_threshold: Annotated[
         float, typer.Option("--cutover-threshold", help="seconds that writers may wait")
     ] = 3.0,
@@ -209,7 +217,10 @@ def _checked(spec: MigrationSpec) -> MigrationSpec:
 
 @app.command("list")
 def list_migrations(*, watch: Watch = None, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """List migrations in the order of their submission."""
+    """List migrations in the order of their submission.
+
+    Example: headgate migration list
+    """
     columns = ("id", "state", "stage", "progress", "eta", "table", "strategy", "retries", "waits_for", "message")
     with connected(cluster) as (_, log):
         again(lambda: show_rows(columns, [_row(name, record) for name, record in _all(log)], output), watch)
@@ -217,7 +228,10 @@ def list_migrations(*, watch: Watch = None, output: Format = Output.TABLE, clust
 
 @app.command()
 def show(migration: Id, *, watch: Watch = None, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """Show a migration. With --watch, show its progress until it has ended."""
+    """Show a migration. With --watch, show its progress until it has ended.
+
+    Example: headgate migration show m1 --watch 1
+    """
     with connected(cluster) as (_, log):
         if watch is None or output is not Output.TABLE:
             again(lambda: show_object(_shown(log, migration), output), watch)
@@ -311,7 +325,10 @@ def _known(log: Log, migration: str) -> None:
 
 @app.command()
 def cancel(migration: Id, *, change: Change, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
-    """Cancel a pending migration. Done when it writes nothing any more."""
+    """Cancel a pending migration. Done when it writes nothing any more.
+
+    Example: headgate migration cancel m1
+    """
     _change(cluster, MigrationRequestKind.CANCEL, migration, change, outcome)
 
 
@@ -329,7 +346,10 @@ def launch(migration: Id, *, change: Change, outcome: OutcomeOptions, cluster: C
 
 @app.command()
 def complete(migration: Id, *, change: Change, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
-    """Cut over a migration that was submitted with --postpone-completion."""
+    """Cut over a migration that was submitted with --postpone-completion.
+
+    Example: headgate migration complete m1
+    """
     _change(cluster, MigrationRequestKind.COMPLETE, migration, change, outcome)
 
 
@@ -359,7 +379,7 @@ def throttle(
     migration: Id,
     *,
     ratio: Annotated[float, typer.Option("--ratio", help="0 is full speed, 1 stops the copy")] = 1.0,
-    expires: Annotated[float | None, typer.Option("--expires", help="seconds")] = None,
+    expires: Annotated[float | None, typer.Option("--expires", help="seconds until the ratio no longer counts")] = None,
     change: Change,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
@@ -378,7 +398,10 @@ def revert(
     new_id: Annotated[str | None, typer.Option("--id", help="id of the revert, which is a separate migration")] = None,
     turn: TurnOptions,
     retain_artifacts: Annotated[
-        float | None, typer.Option("--retain-artifacts", help="seconds; default as in the reverted migration")
+        float | None,
+        typer.Option(
+            "--retain-artifacts", help="seconds to keep the table as it was; default as in the reverted migration"
+        ),
     ] = None,
     cutover_threshold: Annotated[
         float | None,
@@ -388,7 +411,10 @@ def revert(
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Revert the last completed migration of a table, as a migration of its own. Nothing written since is lost."""
+    """Revert the last completed migration of a table, as a migration of its own. Nothing written since is lost.
+
+    Example: headgate migration revert m1 --id m2
+    """
     with connected(cluster) as (_, log):
         before = parse_spec(_one(log, migration).spec)
         spec = _checked(

@@ -61,13 +61,24 @@ class TargetOptions(OptionGroup, frozen=True):
 class TurnOptions(OptionGroup, frozen=True):
     """When a migration runs and is cut over, and what is kept: of a submission and of a revert."""
 
-    allow_concurrent: Annotated[bool, typer.Option("--allow-concurrent")] = False
-    postpone_launch: Annotated[bool, typer.Option("--postpone-launch")] = False
-    postpone_completion: Annotated[bool, typer.Option("--postpone-completion")] = False
+    allow_concurrent: Annotated[
+        bool, typer.Option("--allow-concurrent", help="let it run beside other migrations of the database")
+    ] = False
+    postpone_launch: Annotated[
+        bool, typer.Option("--postpone-launch", help="start only after `headgate migration launch`")
+    ] = False
+    postpone_completion: Annotated[
+        bool, typer.Option("--postpone-completion", help="cut over only after `headgate migration complete`")
+    ] = False
     keep_way_back: Annotated[
         bool,
         typer.Option(
             "--keep-way-back", help="keep the old table up to date after the cut-over, so that a revert is immediate"
         ),
     ] = False
-    force_cutover_after: Annotated[float | None, typer.Option("--force-cutover-after", help="seconds")] = None
+    force_cutover_after: Annotated[
+        float | None,
+        typer.Option(
+            "--force-cutover-after", help="seconds to wait for the cut-over, before sessions in its way are ended"
+        ),
+    ] = None

@@ -19,7 +19,12 @@ from headgate.cli.options import ClusterOptions, CommandGroup, OptionGroup, clus
 
 app = CommandGroup(help="Run a service.", no_args_is_help=True)
 
-Lease = Annotated[float | None, typer.Option("--lease-seconds", help="[HEADGATE_LEASE_SECONDS]")]
+Lease = Annotated[
+    float | None,
+    typer.Option(
+        "--lease-seconds", help="seconds without a heartbeat until it counts as lost [HEADGATE_LEASE_SECONDS]"
+    ),
+]
 CreateTopics = Annotated[
     bool, typer.Option("--create-topics", help="create the control topics that are missing, as `topic create` does")
 ]
@@ -41,7 +46,10 @@ class ProcessOptions(OptionGroup, frozen=True):
     log_format: Annotated[
         str | None, typer.Option("--log-format", help="auto, console, json [HEADGATE_LOG__FORMAT]")
     ] = None
-    log_level: Annotated[str | None, typer.Option("--log-level", help="[HEADGATE_LOG__LEVEL]")] = None
+    log_level: Annotated[
+        str | None,
+        typer.Option("--log-level", help="lowest level to write: debug, info, warning, error [HEADGATE_LOG__LEVEL]"),
+    ] = None
 
 
 def _flags(
@@ -66,7 +74,10 @@ def coordinator(
     process: ProcessOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Run a coordinator: assign tables to agents."""
+    """Run a coordinator: assign tables to agents.
+
+    Example: headgate serve coordinator --bootstrap broker:9092
+    """
     run_coordinator(_flags(process, cluster, lease_seconds=lease_seconds), shard, create=create)
 
 
@@ -74,7 +85,10 @@ def coordinator(
 def agent(
     *, name: AgentName = None, lease_seconds: Lease = None, process: ProcessOptions, cluster: ClusterOptions
 ) -> None:
-    """Run an agent: replicate tables on Spark."""
+    """Run an agent: replicate tables on Spark.
+
+    Example: headgate serve agent --bootstrap broker:9092 --name agent-1
+    """
     flags = _flags(process, cluster, lease_seconds=lease_seconds, name=name)
     fetch_before_start(flags)
     run_agent(flags)
@@ -89,7 +103,10 @@ def generation(
     process: ProcessOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Run the generation service: re-partition change logs and keep each key's order."""
+    """Run the generation service: re-partition change logs and keep each key's order.
+
+    Example: headgate serve generation --bootstrap broker:9092
+    """
     run_generation(_flags(process, cluster, lease_seconds=lease_seconds), shard, create=create)
 
 
@@ -121,7 +138,10 @@ def ingest(
     process: ProcessOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Copy keyed topics into a change log, each record once and per key in order."""
+    """Copy keyed topics into a change log, each record once and per key in order.
+
+    Example: headgate serve ingest orders --topic shop.public.orders
+    """
     run_ingest(_flags(process, cluster), log_name, topics, name, skip or ())
 
 
@@ -129,7 +149,10 @@ def ingest(
 def migration(
     *, create: CreateTopics = False, lease_seconds: Lease = None, process: ProcessOptions, cluster: ClusterOptions
 ) -> None:
-    """Run the migration service: schedule and execute online schema changes."""
+    """Run the migration service: schedule and execute online schema changes.
+
+    Example: headgate serve migration --bootstrap broker:9092
+    """
     run_migration(_flags(process, cluster, lease_seconds=lease_seconds), create=create)
 
 
@@ -154,5 +177,8 @@ def node(
 
 @app.command()
 def views(*, process: ProcessOptions, cluster: ClusterOptions) -> None:
-    """Serve a read-only HTTP view of the control topics."""
+    """Serve a read-only HTTP view of the control topics.
+
+    Example: headgate serve views --bootstrap broker:9092
+    """
     run_views(_flags(process, cluster))

@@ -10,6 +10,7 @@ import typer
 from headgate.app.cluster import cluster_settings
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Change, Permit, permitted
+from headgate.cli.groups import HelpfulGroup
 from headgate.cli.names import complete_feeds
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, cluster_flags, connected, waiting_for_kafka
 from headgate.cli.output import Output, note, show_rows, show_value
@@ -25,7 +26,21 @@ from headgate.eventlog.topics import create_topics
 from headgate.records.name_lists import number_of
 from headgate.records.registry import KEY_FORMS
 
-app = CommandGroup(help="Create, inspect and delete the control topics.", no_args_is_help=True)
+
+class _Order(HelpfulGroup):
+    order = (
+        "create",
+        "list",
+        "show",
+        "tail",
+        "rights",
+        "grant",
+        "register",
+        "delete",
+    )
+
+
+app = CommandGroup(cls=_Order, help="Create, inspect and delete the control topics.", no_args_is_help=True)
 
 POLL_SECONDS: Final = 0.5
 POLL_RECORDS_MAX: Final = 500

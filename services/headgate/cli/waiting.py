@@ -43,7 +43,7 @@ def waiting(for_what: str, quiet_seconds: float = QUIET_SECONDS) -> Iterator[OnS
 
 
 def _ignored(_status: str) -> None:
-    """Nobody watches."""
+    """No terminal shows it."""
 
 
 class _Spinner:
