@@ -21,7 +21,6 @@ __all__ = [
     "same_sink",
     "server_of",
     "target_of",
-    "type_of_address",
 ]
 
 
@@ -117,8 +116,3 @@ def server_of(spec: SinkSpec) -> str:
         except DatabaseRefusedError as error:
             raise SinkRefusedError(str(error)) from error
     return address.server or ",".join(filter(None, address.hosts)) or spec.type
-
-
-def type_of_address(dsn: str) -> str | None:
-    """The sink whose addresses begin like this one; None for one without a scheme that any has."""
-    return next((name for name in SINKS.names() if dsn.startswith(SINKS[name].schemes)), None)

@@ -28,7 +28,7 @@ from headgate.records.keys import SpanKey
 from headgate.replication.feed_parts import FeedParts
 from headgate.runtime.machine import Machine
 from headgate.sinks.contract import ChangeBatch, Claim, Sink, SinkFencedError, SinkRefusedError
-from headgate.sinks.registry import open_sink, same_sink, type_of_address
+from headgate.sinks.registry import open_sink, same_sink
 from integration.sinks.contract import Bench, SinkContract, wait_until_frozen
 from scenarios.runner import World
 
@@ -159,7 +159,6 @@ def test_a_feed_names_it_like_one_of_ours(outside: Path) -> None:
     spec = parse_feed(_feed(dsn="jsonl:///var/lib/../tables"))
     assert same_sink(spec.sink).dsn == "jsonl:///var/tables"
     assert SINKS.names() == ("postgresql", "mysql", "kafka", "delta", "iceberg", "json-lines", "staged-lines")
-    assert type_of_address("jsonl:///x") == "json-lines"
     with pytest.raises(SinkRefusedError, match="jsonl:///folder"):
         open_sink(SinkSpec(type="json-lines", dsn="/x"))
 

@@ -47,7 +47,6 @@ _NUMBERS_MAX: Final = {
 """Type, as the server prints it → how many numbers may follow it in brackets."""
 
 _ALIASES: Final = {"integer": "int", "numeric": "decimal", "dec": "decimal", "real": "double"}
-_WITH_LABELS: Final = frozenset({"enum", "set"})
 
 _TYPE: Final = re.compile(
     r"(?P<name>[a-z]+[0-9]?)(?:\((?P<numbers>[0-9]+(?:, ?[0-9]+)?)\))?(?P<unsigned> unsigned)?(?P<zerofill> zerofill)?"

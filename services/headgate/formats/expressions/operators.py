@@ -24,7 +24,6 @@ EXACT: Final = Context(prec=NUMERIC_DIGITS_MAX, traps=[Inexact, Overflow, Invali
 """For sums and products. What needs more digits is refused instead of rounded."""
 
 _WIDE: Final = Context(prec=4 * NUMERIC_DIGITS_MAX, rounding=ROUND_HALF_UP)
-INTEGER_MAX: Final = (1 << 63) - 1
 _DIGIT_GROUP: Final = 4
 """PostgreSQL computes with groups of so many decimal digits, which shows in the length of a quotient."""
 _QUOTIENT_DIGITS: Final = 16
