@@ -15,6 +15,7 @@ from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.app.extras import has_faust
 from headgate.app.process import Part, Surroundings, run_parts, surrounded
 from headgate.config.settings import Settings
+from headgate.provisioning.installing import installing
 from headgate.runtime.service import ServiceSettings
 
 Flags = Mapping[str, Any]
@@ -69,7 +70,7 @@ def run_migration(flags: Flags, *, create: bool) -> None:
 def run_views(flags: Flags) -> None:
     """The read-only HTTP view of the control topics. Raises CommandError without Faust."""
     if not has_faust():
-        raise CommandError(ExitCode.SETTING, "the views need faust-streaming: pip install 'headgate[views]'")
+        raise CommandError(ExitCode.SETTING, f"the views need faust-streaming: {installing('views')}")
     _temporary("", "TMPDIR").cleanup()  # Faust keeps its tables in files
     with surrounded("views", flags, create=False) as around:
         service = import_module("headgate.views.service").ViewsService(

@@ -21,6 +21,7 @@ from headgate.app.command_error import CommandError, ExitCode
 from headgate.cli.bash_words import whole_words
 from headgate.cli.groups import CommandGroup, Late, LateGroup, command_of, listed
 from headgate.cli.output import Output, complain, errors_as
+from headgate.provisioning.installing import LAB
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -172,7 +173,7 @@ def _missing(ctx: typer.Context) -> None:
     """Part of the lab, which is not installed here."""
     raise CommandError(
         ExitCode.USAGE,
-        f"headgate {ctx.info_name} is part of the lab, which is not installed: pip install 'headgate[lab]'",
+        f"headgate {ctx.info_name} is part of the lab, which is not installed: {LAB}",
     )
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from headgate.provisioning.cache import cache_folder, write_atomically
 from headgate.provisioning.errors import EmbeddedError, NoJavaError
+from headgate.provisioning.installing import LAB
 from headgate.provisioning.time_scale import scaled_seconds
 
 # Kafka 4 brokers and Spark 4 both want 17.
@@ -63,7 +64,7 @@ def _find(java_home: str | None, path: str | None) -> Java:
         passed_over.append(f"{origin}: {executable} is Java {version}")
     raise NoJavaError(
         f"no Java {MINIMUM_JAVA} or newer ({'; '.join(passed_over)}). Install one (Debian: apt-get install "
-        "openjdk-17-jre-headless), or point JAVA_HOME at one, or install the wheel: pip install 'headgate[lab]'"
+        f"openjdk-17-jre-headless), or point JAVA_HOME at one, or install the lab, which has one: {LAB}"
     )
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.provisioning.installing import installing
 from headgate_lab.benchmarks.parts import BenchError
 
 __all__ = ["KIND_NAMES", "LakeOptions", "check_installed"]
@@ -34,4 +35,4 @@ def check_installed() -> None:
     """Raise BenchError without the libraries of lakes."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
-        raise BenchError(f"{missing[0]} is not installed. Run: pip install 'headgate[delta,iceberg]'")
+        raise BenchError(f"{missing[0]} is not installed. Run: {installing('delta,iceberg')}")

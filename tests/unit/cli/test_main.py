@@ -19,6 +19,7 @@ from headgate.app.exit_codes import ExitCode
 from headgate.cli import groups
 from headgate.cli.feed import FeedGroup
 from headgate.cli.main import LAB_COMMANDS, OWN_COMMANDS, app
+from headgate.provisioning.installing import LAB
 from support.commands import commands
 
 
@@ -258,5 +259,5 @@ def test_a_command_of_the_lab_says_how_to_get_it_where_it_is_not_installed(monke
     monkeypatch.setattr("headgate.cli.main._of_others", metadata.EntryPoints)
     result = CliRunner().invoke(app, ["bench", "peers", "--rounds", "3"])
     assert result.exit_code == 2
-    assert "pip install 'headgate[lab]'" in result.stderr
+    assert LAB in result.stderr
     assert " bench " in CliRunner().invoke(app, ["--help"]).stdout

@@ -45,3 +45,11 @@ def test_the_page_on_security_says_what_people_may_write() -> None:
                 topics = [name for name in right.names if right.resource is Resource.TOPIC]
                 for topic in topics:
                     assert f"`{topic.replace('{cluster}', '<cluster>')}` ({who}s)" in page
+
+
+def test_nothing_is_installed_by_a_name_that_no_index_has() -> None:
+    """`pip install headgate[…]` would find nothing, or the package of a stranger."""
+    folders = (ROOT, DOCS, HOW_TOS)
+    texts = {path: path.read_text(encoding="utf-8") for folder in folders for path in folder.glob("*.md")}
+    texts |= {path: path.read_text(encoding="utf-8") for path in (ROOT / "services").rglob("*.py")}
+    assert [path.name for path, text in texts.items() if re.search(r"pip install '?headgate\[", text)] == []

@@ -5,6 +5,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from headgate.provisioning.installing import installing
 from headgate.records.control import Positions
 from headgate.records.source_tables import SourceTable
 from headgate.sinks.altering import AlteringRules, ColumnChanges, PresentTable
@@ -246,6 +247,6 @@ class LakeWriter(StagedWriter):
 def not_installed(type_: str, package: str) -> SinkRefusedError:
     """The library of a sink is not here. The extra has the name of ``sink.type``."""
     return SinkRefusedError(
-        f"sinks of type {type_} need the package {package}, which is not installed here. Install headgate[{type_}] on "
-        "coordinators and agents"
+        f"sinks of type {type_} need the package {package}, which is not installed here. Run, for coordinators "
+        f"and agents: {installing(type_)}"
     )
