@@ -6,6 +6,7 @@ ALTER and DROP, so these are judged when the change is submitted.
 """
 
 from collections.abc import Iterable
+from secrets import token_hex
 from typing import Final
 
 from headgate.databases.faults import Fault
@@ -20,8 +21,6 @@ from headgate.tables.mysql_rights import grant_on, missing_listed
 
 __all__ = ["check_rehearsal", "check_rights"]
 
-_NO_TABLE: Final = "headgate_no_such_table"
-
 _TRIES: Final = {
     "SELECT": "SELECT 1 FROM {} LIMIT 0",
     "INSERT": "INSERT INTO {} VALUES (1)",
@@ -34,6 +33,9 @@ _TRIES: Final = {
     "CREATE TEMPORARY TABLES": "PREPARE headgate_try FROM 'CREATE TEMPORARY TABLE {} (i int)'",
 }
 """Statements about a table that does not exist: each fails, or is only prepared."""
+
+_RANDOM_BYTES: Final = 16
+"""Of the name of that table, so that no table can be called so."""
 
 _OWN: Final = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP")
 """In Headgate's own database: what is remembered of a migration, and copies on which statements are tried."""
@@ -91,7 +93,7 @@ def _denied_directly(session: MysqlSession, statement: Statement, schema: str) -
 
 
 def _denied(session: MysqlSession, database: str, rights: Iterable[str]) -> list[str]:
-    target = quoted(database, _NO_TABLE)
+    target = quoted(database, f"headgate_{token_hex(_RANDOM_BYTES)}")
     return [
         right
         for right in rights
