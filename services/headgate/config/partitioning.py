@@ -5,7 +5,7 @@ name that has a comma, a parenthesis, a dot or a quote is written in double quot
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -52,8 +52,7 @@ _NAME: Final = r'"(?:[^"]|"")+"|[^\s(),."]+'
 _FIELD: Final = re.compile(
     rf"(?P<plain>{_NAME})|(?P<transform>\w+)\s*\(\s*(?:(?P<number>\d+)\s*,\s*)?(?P<column>{_NAME})\s*\)"
 )
-_PIECES: Final = re.compile(r'(?:"(?:[^"]|"")*"|\((?:"(?:[^"]|"")*"|[^()"])*\)|[^,])+')
-"""What is between commas that are in no parentheses and in no quotes."""
+_SEPARATORS: Final = re.compile(r'[",()]')
 _SWAPPED: Final = re.compile(rf"(?P<transform>\w+)\s*\(\s*(?P<column>{_NAME})\s*,\s*(?P<number>\d+)\s*\)")
 
 
@@ -90,7 +89,23 @@ def _written(given: object) -> tuple[str, ...]:
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
         raise ValueError(f"write a list, like [day(created_at), region]. Each entry is {_FORMS}")
-    return tuple(field.text for field in partition_fields(_PIECES.findall(",".join(texts))))
+    return tuple(field.text for field in partition_fields(_pieces(",".join(texts)) if texts else ()))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """What is between commas that are in no parentheses and in no quotes. Two quotes for one end and begin a name."""
+    begin, depth, is_quoted = 0, 0, False
+    for found in _SEPARATORS.finditer(text):
+        sign = found[0]
+        if sign == '"':
+            is_quoted = not is_quoted
+        elif not is_quoted and sign == ",":
+            if depth == 0:
+                yield text[begin : found.start()]
+                begin = found.end()
+        elif not is_quoted:
+            depth = max(0, depth + (1 if sign == "(" else -1))
+    yield text[begin:]
 
 
 PartitionBy = Annotated[tuple[str, ...], BeforeValidator(_written)]
@@ -108,6 +123,8 @@ def instead_of_transform(field: PartitionField) -> str:
 
 def _field(text: str) -> PartitionField:
     text = text.strip()
+    if not text:
+        raise ValueError(f"it has an empty field. Remove it, or write [] for no partitions. A field is {_FORMS}")
     found = _FIELD.fullmatch(text)
     if found is None:
         swapped = _SWAPPED.fullmatch(text)
