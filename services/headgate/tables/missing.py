@@ -379,10 +379,19 @@ def check_partitions(spec: FeedSpec, plans: Sequence[SpanPlan]) -> None:
                 has, given = (f"[{', '.join(each)}]" for each in (found, by))
                 raise SinkRefusedError(
                     f"table {table} has the partitions {has}, and the feed has partition_by: {given}. A table that "
-                    f"exists keeps its partitions. Write partition_by: {has}, also for this table only (`tables`), or "
-                    "remove the option. Or choose another name for the table (`table`), or drop it: a new feed creates "
-                    "and fills it (snapshot: initial)"
+                    f"exists keeps its partitions, also where a column was renamed since. {_to_write(found)}, or "
+                    "choose another name for the table (`table`), or drop it: a new feed creates and fills it "
+                    "(snapshot: initial)"
                 )
+
+
+def _to_write(found: tuple[str, ...]) -> str:
+    """What a feed has to have for a table with these partitions. No feed can name every partitioning of a user's."""
+    try:
+        partition_fields(found)
+    except ValueError:
+        return "Remove partition_by, for the feed and for the table"
+    return f"Write partition_by: {json.dumps(found, ensure_ascii=False)} for it in `tables`"
 
 
 def check_types(spec: FeedSpec, plans: Sequence[SpanPlan]) -> None:

@@ -1,17 +1,19 @@
 """``partition_by``: what is created, what is refused before a row is written, and tables that are altered later."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 import psycopg
 import pytest
+from pyiceberg.transforms import BucketTransform, YearTransform
 
 from headgate.formats.change import Change, Operation
 from headgate.records.control import Epoch
-from headgate.sinks.altering import AltersTables
+from headgate.sinks.altering import AddedColumn, AltersTables, ColumnChanges
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, SinkRefusedError
+from headgate.sinks.creating import LakeType, NewColumn
 from headgate.sinks.lake.sink import LakeSink
 from headgate.sinks.registry import open_sink
 from headgate.tables.creation import create_missing
@@ -135,6 +137,9 @@ def test_types_that_a_transform_does_not_take_are_refused(iceberg: IcebergPlace,
 def test_columns_whose_texts_readers_take_for_others_are_no_partitions_of_delta(place: Place, column: str) -> None:
     if place.sink["type"] == "delta":
         assert "partitions of Delta tables cannot be of type" in refusal(place, [column])
+    else:
+        assert create_missing(place.feed(sink={"partition_by": [column]}), PLAN, said)
+        assert divided(place) == (column,)
 
 
 def test_a_delta_table_needs_a_column_that_is_no_partition(place: Place) -> None:
@@ -157,7 +162,7 @@ def test_a_table_that_is_divided_in_another_way_is_refused(place: Place, by: lis
     assert create_missing(place.feed(sink={"partition_by": ["region"]}), PLAN, said)
     spec = place.feed(sink={"partition_by": by})
     told = rf"table shop\.orders has the partitions \[region\], and the feed has partition_by: \[{', '.join(by)}\]"
-    with pytest.raises(SinkRefusedError, match=rf"{told}.* Write partition_by: \[region\], also for this table"):
+    with pytest.raises(SinkRefusedError, match=rf'{told}.* Write partition_by: \["region"\] for it in `tables`'):
         check_partitions(spec, [PLAN])
     check_partitions(place.feed(sink={"partition_by": by}, tables={NAME: {"partition_by": "region"}}), [PLAN])
 
@@ -231,3 +236,84 @@ def test_a_partitions_column_that_the_source_drops_stays(bed: Bed) -> None:
     bed.execute("ALTER TABLE shop.orders DROP COLUMN part")
     bed.apply({"id": 1, "region": "new", "amount": None}, {"id": 9, "region": "new", "amount": None})
     assert bed.rows("id", "part") == [(0, 0), (1, 1), (2, 0), (3, 1), (9, None)]
+
+
+def text_column(name: str) -> AddedColumn:
+    return AddedColumn(NewColumn(name, LakeType(name="string")))
+
+
+@pytest.fixture
+def renaming(iceberg: IcebergPlace) -> Iterator[Callable[..., Bed]]:
+    made: list[Bed] = []
+
+    def make(*by: str) -> Bed:
+        bed = Bed(iceberg, *by)
+        made.append(bed)
+        bed.apply({"id": 1, "region": "eu", "part": 1, "at": "2020-01-01T00:00:00Z", "amount": None})
+        return bed
+
+    yield make
+    for bed in made:
+        bed.sink.close()
+
+
+@pytest.mark.parametrize(
+    ("by", "before", "changes", "column"),
+    [
+        ("day(at)", {}, ColumnChanges(added=(text_column("at_day"),)), "at_day"),
+        ("bucket(4, id)", {}, ColumnChanges(renamed={"raw": "id_bucket"}), "id_bucket"),
+        ("region", {"region": "area"}, ColumnChanges(added=(text_column("region"),)), "region"),
+        ("region", {}, ColumnChanges(added=(text_column("region"),), renamed={"region": "area"}), "region"),
+    ],
+)
+def test_a_column_with_the_name_of_a_field_is_refused_before_anything_is_changed(
+    renaming: Callable[..., Bed], by: str, before: dict[str, str], changes: ColumnChanges, column: str
+) -> None:
+    bed = renaming(by)
+    if before:
+        assert altered(bed, ColumnChanges(renamed=before))
+    known, version = bed.sink.known_columns(bed.claim), current(bed)
+    with pytest.raises(
+        SinkRefusedError,
+        match=rf"table shop\.orders cannot have a column {column}: a partition field .* this name.*columns\.rename",
+    ):
+        altered(bed, changes)
+    assert bed.sink.known_columns(bed.claim) == known
+    assert current(bed) == version
+    bed.apply({"id": 2, before.get("region", "region"): "us", "part": 1, "amount": None})
+    assert len(bed.rows("id")) == 2
+
+
+def test_a_partitions_column_is_renamed_and_gets_its_name_back(renaming: Callable[..., Bed]) -> None:
+    bed = renaming("region")
+    assert altered(bed, ColumnChanges(renamed={"region": "area"}))
+    assert divided(bed.place) == ("area",)
+    bed.apply({"id": 2, "area": "us", "part": 1, "amount": None})
+    with pytest.raises(SinkRefusedError, match=r'a column was renamed since\. Write partition_by: \["area"\] for it'):
+        check_partitions(bed.spec, [PLAN])
+    check_partitions(bed.place.feed(tables={NAME: {"partition_by": ["area"]}}), [PLAN])
+    assert altered(bed, ColumnChanges(renamed={"area": "region"}))
+    check_partitions(bed.spec, [PLAN])
+    assert bed.rows("id", "region") == [(1, "eu"), (2, "us")]
+
+
+def altered(bed: Bed, changes: ColumnChanges) -> bool:
+    present = bed.sink.present_table(NAME)
+    assert present is not None
+    return bed.sink.alter(bed.claim, {0: bed.at}, present, changes)
+
+
+def current(bed: Bed) -> str:
+    assert isinstance(bed.place, IcebergPlace)
+    return bed.place.catalog.load_table(NAME).metadata_location
+
+
+def test_partitions_that_no_feed_can_name_are_not_advised(iceberg: IcebergPlace) -> None:
+    spec = iceberg.feed(sink={"partition_by": "day(at)"})
+    assert create_missing(spec, PLAN, said)
+    with iceberg.catalog.load_table(NAME).update_spec() as update:
+        update.add_field("at", YearTransform(), "at_year")
+        update.remove_field("at_day")
+        update.add_field("at", BucketTransform(4), "at_bucket")
+    with pytest.raises(SinkRefusedError, match="Remove partition_by, for the feed and for the table"):
+        check_partitions(spec, [PLAN])

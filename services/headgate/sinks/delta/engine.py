@@ -98,6 +98,15 @@ class Table:
         return tuple(map(PartitionField, self._handle.metadata().partition_columns))
 
     @property
+    def folders(self) -> dict[str, str]:
+        """See Table of sinks/lake/tables.py."""
+        return {field.column: field.column for field in self.partitions}
+
+    def is_name_of_field(self, name: str, former: str | None = None) -> bool:  # noqa: ARG002
+        """See Table of sinks/lake/tables.py. Its fields are its columns."""
+        return False
+
+    @property
     def partition_rules(self) -> PartitionRules:
         """See Table of sinks/lake/tables.py."""
         return PARTITION_RULES

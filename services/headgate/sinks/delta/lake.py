@@ -1,7 +1,7 @@
 """The Delta tables of one place: each table, its ledger, and the ledger of feeds."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +13,7 @@ from headgate.sinks.delta.engine import PARTITION_RULES, Table, as_sink_errors, 
 from headgate.sinks.lake.files import Files
 from headgate.sinks.lake.ledger import Feeds, Holdings, Ledger
 from headgate.sinks.lake.names import LEDGERS, path_of
+from headgate.sinks.lake.panics import panics_as_sink_errors
 
 __all__ = ["DeltaLake"]
 
@@ -90,9 +91,11 @@ class DeltaLake:
         """See Lake."""
         return Ledger(_Log(self._files, Path(LEDGERS, "feeds")), Feeds())
 
-    def as_sink_errors(self, doing: str) -> AbstractContextManager[None]:
+    @contextmanager
+    def as_sink_errors(self, doing: str) -> Iterator[None]:
         """See Lake."""
-        return as_sink_errors(self._files, doing)
+        with panics_as_sink_errors(doing), as_sink_errors(self._files, doing):
+            yield
 
     def close(self) -> None:
         """See Lake. Its library's connections end with its tables."""

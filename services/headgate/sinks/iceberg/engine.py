@@ -23,11 +23,11 @@ from pyiceberg.types import IntegerType, NestedField, PrimitiveType
 
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.config.partitioning import PartitionField
-from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.contract import SinkError, SinkRefusedError
 from headgate.sinks.iceberg.exact_table import ExactTable
 from headgate.sinks.iceberg.files import same_file
 from headgate.sinks.iceberg.other_tables import other_tables
-from headgate.sinks.iceberg.partitions import RULES, fields_of
+from headgate.sinks.iceberg.partitions import RULES, UNCHANGED, fields_of
 from headgate.sinks.iceberg.rewriting import Rewriting
 from headgate.sinks.iceberg.table_files import needed_files, older_files
 from headgate.sinks.iceberg.transaction import OneTransaction, move
@@ -97,6 +97,18 @@ class Table:
     def partitions(self) -> tuple[PartitionField, ...]:
         """See Table."""
         return fields_of(self._handle.spec(), self._handle.schema())
+
+    @property
+    def folders(self) -> dict[str, str]:
+        """See Table."""
+        names = (field.name for field in self._handle.spec().fields)
+        return {field.column: name for field, name in zip(self.partitions, names, strict=True)}
+
+    def is_name_of_field(self, name: str, former: str | None = None) -> bool:
+        """See Table. Former specs stay in the metadata, so the fields cannot be renamed instead."""
+        id_ = None if former is None else self._handle.schema().find_field(former).field_id
+        fields = (field for spec in self._handle.specs().values() for field in spec.fields if field.name == name)
+        return any(not (isinstance(each.transform, UNCHANGED) and each.source_id == id_) for each in fields)
 
     @property
     def partition_rules(self) -> PartitionRules:
@@ -256,10 +268,18 @@ class Table:
 
     @contextmanager
     def _committing(self, stamp: Stamp, writing: Rewriting | None = None) -> Iterator[Transaction]:
-        """Commit the transaction and the stamp in one step. Files of a commit that was refused are removed."""
+        """Commit the transaction and the stamp in one step. Files of a commit that was refused are removed.
+
+        Those of one whose answer is lost stay: it may have landed.
+        """
         transaction = OneTransaction(self._handle)
         try:
             yield transaction
+        except (SinkError, ValueError):
+            if writing is not None:
+                writing.discard()
+            raise
+        try:
             if stamp.transactions:
                 transaction.set_properties({name: str(version) for name, version in stamp.transactions.items()})
             if self._handle.is_moved_by_snapshots:

@@ -5,8 +5,8 @@ It has a snapshot only where commits are compared by them, and never any rows.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import pyarrow as pa
@@ -30,6 +30,7 @@ from headgate.sinks.iceberg.transaction import forget_snapshots, move
 from headgate.sinks.lake.files import LostFileError
 from headgate.sinks.lake.ledger import Feeds, Holdings, Ledger
 from headgate.sinks.lake.names import LEDGERS, path_of
+from headgate.sinks.lake.panics import panics_as_sink_errors
 from headgate.sinks.lake.tables import ConflictError
 
 __all__ = ["IcebergLake"]
@@ -191,9 +192,11 @@ class IcebergLake:
         """See Lake."""
         return Ledger(_Log(self._catalog, self._place, ("feeds",)), Feeds())
 
-    def as_sink_errors(self, doing: str) -> AbstractContextManager[None]:
+    @contextmanager
+    def as_sink_errors(self, doing: str) -> Iterator[None]:
         """See Lake."""
-        return self._catalog.as_sink_errors(doing)
+        with panics_as_sink_errors(doing), self._catalog.as_sink_errors(doing):
+            yield
 
     def close(self) -> None:
         """See Lake."""

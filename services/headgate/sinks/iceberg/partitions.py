@@ -18,6 +18,7 @@ from pyiceberg.transforms import (
     MonthTransform,
     Transform,
     TruncateTransform,
+    VoidTransform,
     YearTransform,
 )
 
@@ -26,7 +27,7 @@ from headgate.sinks.iceberg.exact_table import ExactTable
 from headgate.sinks.lake.partitioning import PartitionRules, type_problem
 from headgate.sinks.lake.type_names import lake_name
 
-__all__ = ["RULES", "Pruning", "fields_of", "spec_of"]
+__all__ = ["RULES", "UNCHANGED", "Pruning", "fields_of", "spec_of"]
 
 _DATES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
 _EXACT: Final = frozenset({"tinyint", "smallint", "int", "bigint", "decimal", "string"})
@@ -54,6 +55,9 @@ _PLAIN: Final[dict[str, Transform[Any, Any]]] = {
     "day": DayTransform(),
     "hour": HourTransform(),
 }
+UNCHANGED: Final = (IdentityTransform, VoidTransform)
+"""Their fields may have the name of their own column."""
+
 _FIRST_ID: Final = 1000
 """Of a spec's fields, as the format has it."""
 

@@ -148,7 +148,7 @@ class Rewriting:
                 yield together
 
     def discard(self) -> None:
-        """Remove what was written, after the commit was refused."""
+        """Remove what was written, where it is not committed."""
         for file in self._written:
             with suppress(FileNotFoundError):  # maintenance has removed it
                 self._handle.io.delete(file.file_path)
@@ -178,8 +178,10 @@ class Rewriting:
 
     def _write_fitting(self, rows: pa.Table, transaction: Transaction) -> list[DataFile]:
         """Rows as the transaction's own schema has them."""
-        files = list(_dataframe_to_data_files(transaction.table_metadata, rows, self._handle.io, counter=self._numbers))
-        self._written += files
+        files: list[DataFile] = []
+        for file in _dataframe_to_data_files(transaction.table_metadata, rows, self._handle.io, counter=self._numbers):
+            files.append(file)
+            self._written.append(file)
         written = sum(file.record_count for file in files)
         if written != rows.num_rows:
             raise SinkRefusedError(

@@ -74,6 +74,7 @@ class LakeAlterer:
             table, ranges = self._held(claim, positions)
             if _present(shape_of(table, claim.table, appends=self._appends)) != before:
                 return False
+            _check_names(claim.table, table, changes)
             altered = _altered(claim.table, changes)
             first = {each.column.name: each.first for each in changes.added if each.first is not None}
 
@@ -88,6 +89,18 @@ class LakeAlterer:
                 return False
             reach(CrashPoint.COMMITTED)
             return True
+
+
+def _check_names(name: str, table: Table, changes: ColumnChanges) -> None:
+    """Raise SinkRefusedError for a column with the name of a partition field, before anything is changed."""
+    added = (each.column.name for each in changes.added if table.is_name_of_field(each.column.name))
+    renamed = (column for former, column in changes.renamed.items() if table.is_name_of_field(column, former))
+    for column in (*added, *renamed):
+        raise SinkRefusedError(
+            f"table {name} cannot have a column {column}: a partition field has or had this name, and the format takes "
+            "no column with the name of another one's field. Give the column another name with columns.rename, or "
+            "leave it out with columns.exclude"
+        )
 
 
 def _present(shape: Shape) -> PresentTable:

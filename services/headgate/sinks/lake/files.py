@@ -5,13 +5,14 @@ all, room for a new one, a trial of the place, and what an error means.
 """
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
 
-__all__ = ["ERROR_LENGTH_MAX", "Files", "LocalFiles", "LostFileError", "local_error"]
+__all__ = ["ERROR_LENGTH_MAX", "Files", "LocalFiles", "LostFileError", "local_error", "without_partitions"]
 
 ERROR_LENGTH_MAX: Final = 500
 """An error of a library may contain a plan of a query, or a statement."""
@@ -23,6 +24,17 @@ _NO_RIGHT: Final = (
     "os error 13",
     "os error 30",
 )
+
+
+_TOO_LONG: Final = ("File name too long", "os error 36")
+
+_PARTITION: Final = re.compile(r"(?<=/)(?P<field>[^/=\s]+)=[^/\s]*(?=/)")
+"""A folder of a path that has a partition's value."""
+
+
+def without_partitions(text: str) -> str:
+    """A library's error whose paths do not have the values of partitions."""
+    return _PARTITION.sub(r"\g<field>=…", text)
 
 
 class LostFileError(FileNotFoundError):
@@ -141,7 +153,12 @@ def local_error(error: Exception, doing: str) -> SinkError:
     """What an error of files on this machine means."""
     if isinstance(error, LostFileError):
         return error.sink_error(doing)
-    text = f"{doing}: {str(error)[:ERROR_LENGTH_MAX]}"
+    if any(words in str(error) for words in _TOO_LONG):
+        return SinkRefusedError(
+            f"{doing}: a file's name is longer than the file system takes. Choose shorter names in sink.table, and "
+            "partitions with shorter values"
+        )
+    text = f"{doing}: {without_partitions(str(error))[:ERROR_LENGTH_MAX]}"
     if isinstance(error, PermissionError) or any(words in str(error) for words in _NO_RIGHT):
         return SinkRefusedError(f"{text}. Give user {os.geteuid()} of this process the right to write there")
     return SinkUnavailableError(text)

@@ -1,9 +1,6 @@
-"""Partitions of lake tables: which fields a table can have, and which values its files can be told apart by."""
+"""Partitions of lake tables: which fields a table can have."""
 
 from collections.abc import Iterator, Mapping
-from functools import partial
-from typing import Final
-from urllib.parse import quote
 
 import msgspec
 
@@ -11,10 +8,8 @@ from headgate.config.partitioning import IDENTITY, PartitionField
 from headgate.config.wording import nearest
 from headgate.records.name_lists import shown_names
 from headgate.sinks.creating import NewTable, PartitionRefusal, quoted_by_spark
-from headgate.sinks.lake.values import ReadValue
-from headgate.sinks.relational.times import NotTextError
 
-__all__ = ["PartitionRules", "partition_refusals", "partitioned_by_spark", "reader_of_partition", "type_problem"]
+__all__ = ["PartitionRules", "partition_refusals", "partitioned_by_spark", "type_problem"]
 
 
 class PartitionRules(msgspec.Struct, frozen=True):
@@ -28,16 +23,6 @@ class PartitionRules(msgspec.Struct, frozen=True):
     types: Mapping[str, frozenset[str]]
     keeps_empty: bool
     needs_others: bool
-
-
-FOLDER_BYTES_MAX: Final = 255
-"""Of a folder's name, on every file system that agents run on. A partition's is ``column=value``, with escapes."""
-
-_ESCAPED_BYTES_MAX: Final = 12
-"""Of one character: four bytes, each of which becomes three."""
-
-HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-"""What readers of folders take for NULL."""
 
 
 def type_problem(field: PartitionField, type_: str, rules: PartitionRules) -> str | None:
@@ -77,34 +62,3 @@ def partitioned_by_spark(field: PartitionField) -> str:
     if field.transform == IDENTITY:
         return name
     return f"{field.transform}({name})" if field.number is None else f"{field.transform}({field.number}, {name})"
-
-
-def reader_of_partition(field: PartitionField, read: ReadValue, *, keeps_empty: bool) -> ReadValue:
-    """``read`` of a text, for a column that the table is partitioned by. It raises NotTextError.
-
-    ``keeps_empty``: whether an empty text is another partition than NULL.
-    """
-    if field.transform not in (IDENTITY, "truncate"):
-        return read
-    return partial(_checked, field, read, keeps_empty)
-
-
-def _checked(field: PartitionField, read: ReadValue, keeps_empty: bool, value: object) -> object:
-    found = read(value)
-    if not isinstance(found, str):
-        return found
-    if not keeps_empty and found in ("", HIVE_NULL):
-        what = "empty" if not found else HIVE_NULL
-        raise NotTextError(
-            f"the text is {what}, which readers take for NULL where a table is partitioned by it. Partition by another "
-            "column, or let columns.set compute one that is never so"
-        )
-    text = found[: field.number]
-    if (len(field.column) + len(text) + 1) * _ESCAPED_BYTES_MAX <= FOLDER_BYTES_MAX:
-        return found
-    if len(quote(f"{field.column}={text}", safe="=")) > FOLDER_BYTES_MAX:
-        raise NotTextError(
-            f"the table is partitioned by the column, and the text is too long for a folder's name ({FOLDER_BYTES_MAX} "
-            "bytes, with escapes). Partition by another column, or by a shorter part of it"
-        )
-    return found

@@ -1,5 +1,6 @@
 """What a lake table is: its columns as Arrow has them, its key, and whether Headgate can write it."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -8,7 +9,8 @@ import pyarrow as pa
 from headgate.config.partitioning import PartitionField, shown_fields
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.lake.appended import OWN_COLUMNS
-from headgate.sinks.lake.partitioning import PartitionRules, reader_of_partition, type_problem
+from headgate.sinks.lake.partition_values import checked_reader
+from headgate.sinks.lake.partitioning import PartitionRules, type_problem
 from headgate.sinks.lake.tables import Lake, Table
 from headgate.sinks.lake.type_names import lake_name
 from headgate.sinks.lake.values import ReadValue, is_supported
@@ -23,7 +25,7 @@ class Shape(msgspec.Struct, frozen=True):
     """``columns``: name → Arrow type. ``key``: empty if the table does not declare it. ``types``: in its kind's words.
 
     ``appends``: whether the table gets a row for every change, and has Headgate's own columns. ``required``: columns
-    that cannot be NULL. ``partitions``: how it is divided, and ``rules`` what that can be.
+    that cannot be NULL. ``partitions``: how it is divided, and ``rules`` what that can be. ``folders``: as of Table.
     """
 
     table_id: str
@@ -34,13 +36,16 @@ class Shape(msgspec.Struct, frozen=True):
     required: frozenset[str] = frozenset()
     partitions: tuple[PartitionField, ...] = ()
     rules: PartitionRules | None = None
+    folders: Mapping[str, str] = {}
 
     def checked(self, column: str, read: ReadValue) -> ReadValue:
         """``read``, which refuses what the column cannot hold where the table is divided by it."""
         field = next((each for each in self.partitions if each.column == column), None)
         if field is None or self.rules is None:
             return read
-        return reader_of_partition(field, read, keeps_empty=self.rules.keeps_empty)
+        return checked_reader(
+            read, field, self.columns[column], self.folders.get(column, column), keeps_empty=self.rules.keeps_empty
+        )
 
     @property
     def own_columns(self) -> frozenset[str]:
@@ -72,6 +77,7 @@ def shape_of(table: Table, name: str, *, appends: bool) -> Shape:
         frozenset(field.name for field in schema if not field.nullable),
         table.partitions,
         table.partition_rules,
+        table.folders,
     )
     for column, type_ in found.items():
         if not is_supported(type_):

@@ -115,8 +115,12 @@ def pack(rows: pa.Table, shape: Shape, key: Sequence[str]) -> bytes:
     return packed
 
 
+_ALIGNED: Final = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
+"""Rust's libraries need decimals at multiples of 16 bytes, and buffers of a stream are at multiples of 8."""
+
+
 def unpack(payload: bytes) -> Payload:
     """What ``pack`` packed."""
-    with pa.ipc.open_stream(payload) as reader:
+    with pa.ipc.open_stream(payload, options=_ALIGNED) as reader:
         about = msgspec.json.decode(reader.schema.metadata[_ABOUT], type=About)
         return Payload(reader.read_all(), about)

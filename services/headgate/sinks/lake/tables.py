@@ -148,6 +148,15 @@ class Table(Protocol):
         ...
 
     @property
+    def folders(self) -> dict[str, str]:
+        """Column that it is divided by → the name of its field, which folders of files begin with."""
+        ...
+
+    def is_name_of_field(self, name: str, former: str | None = None) -> bool:
+        """Whether a partition field keeps a column from having that name. ``former``: of a column that is renamed."""
+        ...
+
+    @property
     def partition_rules(self) -> "PartitionRules":
         """What it can be partitioned by."""
         ...
