@@ -116,8 +116,7 @@ def pack(rows: pa.Table, shape: Shape, key: Sequence[str]) -> bytes:
 
 
 _ALIGNED: Final = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.At64Byte)
-"""Rust's libraries need decimals at multiples of 16 bytes, and buffers of a stream are at multiples of 8. Arrow itself is
-content with that (DataTypeSpecific)."""
+"""Rust's libraries need decimals at multiples of 16 bytes. Arrow itself is content with 8, also as DataTypeSpecific."""
 
 
 def unpack(payload: bytes) -> Payload:
