@@ -84,6 +84,7 @@ MARIADB_CASES: Final[tuple[Case, ...]] = (
     changing("maintain-partition", "REBUILD PARTITION p0", _RANGES),
     changing("tablespace", "DISCARD TABLESPACE"),
     changing("directory", "DATA DIRECTORY = '/tmp'"),
+    changing("elsewhere-engine", "ENGINE = BLACKHOLE"),
     changing("keys-enabled", "DISABLE KEYS"),
     Case("ignore", "ALTER IGNORE TABLE items ADD UNIQUE (n)"),
     changing("wait", "WAIT 5 ADD c int"),

@@ -35,6 +35,7 @@ def shop(settings: Settings, log: KafkaLog, postgres_database: str, lake: Path, 
     shop = Shop(settings, log, postgres_database, postgres_database, tmp_path)
     spec = yaml.safe_load(shop.file.read_text(encoding="utf-8"))
     spec["sink"] = {"type": "delta", "dsn": f"file://{lake}", "mode": "append", "commit_interval_seconds": 1}
+    spec["sink"]["partition_by"] = ["_operation", "what"]
     shop.file.write_text(yaml.safe_dump(spec), encoding="utf-8")
     with shop.source, shop.sink:
         shop.add("orders")
@@ -59,6 +60,7 @@ def test_an_agent_that_is_killed_around_a_commit_is_followed_by_one_that_writes_
     told = json.loads(dry.stdout)
     assert [(span["table"], span["at_sink"]) for span in told["spans"]] == [("shop.orders", "missing")]
     assert f"CREATE TABLE delta.`{lake}/shop/orders` (\n  `id` bigint,\n  `what` string," in told["statements"]
+    assert ") USING DELTA\nPARTITIONED BY (`_operation`, `what`)" in told["statements"]
     created = headgate("feed", "create", str(shop.file))
     assert created.exit_code == 0, created.stderr
     assert not (lake / "shop").exists(), "the owner creates no table"
@@ -79,3 +81,12 @@ def test_an_agent_that_is_killed_around_a_commit_is_followed_by_one_that_writes_
     shop.add_events("orders")
     eventually(lambda: len(offsets(lake)) >= 2 * ROWS, "the rows are there", READY_SECONDS)
     assert offsets(lake) == [*range(2 * ROWS)]
+    assert list((lake / "shop" / "orders").glob("_operation=upsert/what=*/*.parquet"))
+    spec = yaml.safe_load(shop.file.read_text(encoding="utf-8"))
+    spec["sink"]["partition_by"] = ["what"]
+    shop.file.write_text(yaml.safe_dump(spec), encoding="utf-8")
+    refused = headgate("feed", "update", str(shop.file))
+    assert refused.exit_code != 0
+    assert "table shop.orders has the partitions [_operation, what], and the feed has partition_by: [what]" in " ".join(
+        refused.stderr.split()
+    )

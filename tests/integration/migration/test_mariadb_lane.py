@@ -258,7 +258,7 @@ def test_rights_that_are_missing_are_named(url: str, tmp_path: Path, items: Any)
         with closing(Change(as_app, tmp_path, "ALTER TABLE items ADD COLUMN extra int")) as change:
             with pytest.raises(RefusedError) as refused:
                 change.make()
-            for right in ("PROCESS ON", "UPDATE ON", "LOCK TABLES ON"):
+            for right in ("GRANT PROCESS ON", "GRANT UPDATE, DELETE, LOCK TABLES ON"):
                 assert right in str(refused.value)
         items.execute(f"GRANT PROCESS ON *.* TO app@'{host}'")  # sessions that are open do not see it
         items.execute(f"GRANT UPDATE, DELETE, LOCK TABLES ON {name}.* TO app@'{host}'")

@@ -155,6 +155,7 @@ class _Named(msgspec.Struct):
 
     table: str
     schema: str | None = None
+    action: str = "alter"
 
 
 @pytest.fixture
