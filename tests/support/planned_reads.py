@@ -17,11 +17,15 @@ _COPY = "COPY ("
 
 
 class Read(NamedTuple):
-    """One statement. ``rows`` of the tables (or entries of their indexes) that the server has read for it."""
+    """One statement. ``rows`` of the tables (or entries of their indexes) that the server has read for it.
+
+    ``pages`` (PostgreSQL's): an index that is walked for one of its later columns shows only in these.
+    """
 
     statement: str
     rows: int
     sorts: bool
+    pages: int = 0
 
 
 @contextmanager
@@ -45,10 +49,12 @@ def _at_postgresql(tables: Sequence[str], found: list[Read]) -> Iterator[None]:
         if not (text.startswith("SELECT") and any(f'"{table}"' in text for table in tables)):
             return
         with connection.transaction(force_rollback=True), connection.cursor() as cursor:
-            cursor.execute(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {declare}{text}", parameters)
+            cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {declare}{text}", parameters)
             ((plans,),) = cursor.fetchall()
         nodes = list(_nodes(plans[0]["Plan"]))
-        found.append(Read(text, round(sum(map(_rows_of, nodes))), any("Sort" in node["Node Type"] for node in nodes)))
+        sorts = any("Sort" in node["Node Type"] for node in nodes)
+        pages = sum(int(nodes[0][f"Shared {what} Blocks"]) for what in ("Hit", "Read"))
+        found.append(Read(text, round(sum(map(_rows_of, nodes))), sorts, pages))
 
     def execute(connection: Any, query: Any, params: Any = None, **more: Any) -> Any:
         ask(connection, query, params)
@@ -77,9 +83,9 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _rows_of(node: dict[str, Any]) -> float:
-    """A bitmap's entries are read besides its rows."""
+    """A bitmap's entries are read besides its rows. A join reads its rows again for those that it compares in vain."""
     if "Relation Name" not in node and node["Node Type"] != "Bitmap Index Scan":
-        return 0
+        return float(node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"])
     removed = (node.get(f"Rows Removed by {what}", 0) for what in ("Filter", "Index Recheck"))
     return float((node["Actual Rows"] + sum(removed)) * node["Actual Loops"])
 

@@ -11,12 +11,14 @@ from headgate.databases.faults import Fault
 from headgate.databases.postgresql.catalogue import read_form
 from headgate.databases.postgresql.errors import PostgresError, fault_of, message
 from headgate.databases.postgresql.key_ranges import (
-    BY_KEYS,
     IN_ORDER,
+    Index,
     among,
     bound_query,
+    for_keys,
     planned,
     possible,
+    read_indexes,
     rows_of_slice,
     within,
 )
@@ -104,10 +106,15 @@ _GRANT: Final = "Grant the user SELECT on the table and USAGE on its schema"
 
 
 class _Table(msgspec.Struct, frozen=True):
-    """A table as it was found: ``name`` with what FROM needs before it, and its columns' types."""
+    """A table as it was found: ``name`` with what FROM needs before it, its columns' types, its indexes.
+
+    ``fixed``: the slice's column, which ``types`` lacks.
+    """
 
     name: Composed
     types: dict[str, str]
+    indexes: tuple[Index, ...]
+    fixed: tuple[str, ...]
 
 
 class PostgresSide:
@@ -134,6 +141,7 @@ class PostgresSide:
             number, schema, name = found
             form = read_form(self._session.execute, number)
             is_partitioned = self._session.execute("SELECT 1 FROM pg_partitioned_table WHERE partrelid = %s", (number,))
+            indexes = read_indexes(self._session.execute, number)
         types = {column.name: column.kind for column in form.columns}
         if not types:
             return None
@@ -147,7 +155,8 @@ class PostgresSide:
             check_slice(part, types)
             place, key = rows_of_slice(place, part), tuple(column for column in key if column != part.column)
             del types[part.column]
-        self._tables[table] = _Table(SQL("{} AS compared").format(place), types)
+        fixed = () if part is None else (part.column,)
+        self._tables[table] = _Table(SQL("{} AS compared").format(place), types, indexes, fixed)
         return Shape(
             {name: _nature(kind) for name, kind in types.items()},
             key,
@@ -174,7 +183,7 @@ class PostgresSide:
             SQL(", ").join(ordered),
         )
         with self._reading():
-            if (settings := _settings(part)) is not None:
+            if (settings := _settings(found, key, part)) is not None:
                 self._session.execute(settings)
             yield from self._session.stream(query, ROWS_PER_FETCH)
 
@@ -246,11 +255,14 @@ def _text(table: _Table, column: str) -> Composed:
     return _TEXTS.get(table.types[column], SQL("{}::text")).format(Identifier(column))
 
 
-def _settings(part: Part) -> str | None:
-    """How the rows are found; None for the planner's own way: a scan for all rows, or for keys without an index."""
+def _settings(table: _Table, key: Sequence[str], part: Part) -> str | None:
+    """How the rows are found; None for the planner's own way: a scan for all rows."""
+    if part is None:
+        return None
     if isinstance(part, KeyRange):
         return IN_ORDER
-    return BY_KEYS if part is not None and any(part.natives) else None
+    natives = (column for column, is_native in zip(key, part.natives, strict=True) if is_native)
+    return for_keys(table.indexes, key, {*natives, *table.fixed})
 
 
 def _condition(table: _Table, key: Sequence[str], ordered: Sequence[Composable], part: Part) -> Composable:

@@ -187,6 +187,61 @@ def verify_reads(side: Side, table: str, key: tuple[str, ...]) -> None:
         only_these(found, len(keys), sorts=True)
 
 
+class Unfound(NamedTuple):
+    """A key (a, b) whose rows no index finds: its types and values, which are compared by their own type, the index."""
+
+    types: tuple[str, str]
+    values: tuple[str, str]
+    natives: tuple[bool, bool]
+    index: str | None
+
+
+NOON = "'2024-01-01 12:00Z'::timestamptz + i * interval '1 second'"
+UNFOUND = {
+    "begins with a text": Unfound(("timestamptz", "int"), (NOON, "i"), (False, True), "a, b"),
+    "ends with a text": Unfound(("int", "timestamptz"), ("1", NOON), (True, False), "a, b"),
+    "no index": Unfound(("int", "int"), ("1", "i"), (True, True), None),
+    "an index of one column": Unfound(("int", "int"), ("1", "i"), (True, True), "a"),
+    "an index of some rows": Unfound(("int", "int"), ("1", "i"), (True, True), "a, b) WHERE (b % 3 > 0"),
+    "an index of an expression": Unfound(("int", "int"), ("1", "i"), (True, True), "(a + 0), b"),
+}
+
+
+@pytest.mark.parametrize("unfound", UNFOUND.values(), ids=UNFOUND)
+def test_keys_without_an_index_read_the_table_once(postgres_database: str, unfound: Unfound) -> None:
+    (first, second), values = unfound.types, ", ".join(unfound.values)
+    with psycopg.connect(postgres_database, autocommit=True) as session:
+        session.execute(f"CREATE TABLE {TABLE} (a {first}, b {second}, v text) WITH (autovacuum_enabled = off)")
+        session.execute(f"INSERT INTO {TABLE} SELECT {values}, 'row ' || i FROM generate_series(0, {ROWS - 1}) i")
+        if unfound.index is not None:
+            session.execute(f"CREATE INDEX ON {TABLE} ({unfound.index})")
+        session.execute(f"VACUUM ANALYZE {TABLE}")
+        ((size,),) = session.execute(f"SELECT pg_total_relation_size('{TABLE}') / 8192").fetchall()
+    key = ("a", "b")
+    with closing(PostgresSide(Target(postgres_database))) as side:
+        side.shape(TABLE)
+        with side.snapshot():
+            rows = list(side.rows(TABLE, key, ("v",)))
+        keys = [(str(row[0]), str(row[1])) for row in rows[:RANGE:12]]
+        with planned_reads([TABLE]) as found, side.snapshot():
+            assert len(list(side.rows(TABLE, key, ("v",), KeySet(tuple(keys), unfound.natives)))) == len(keys)
+        reads_once(found, int(size))
+    if all(unfound.natives):
+        with open_row_source(Target(postgres_database)) as source, planned_reads([TABLE]) as found:
+            assert len(list(source.rows(TABLE, ("v",), key, keys))) == len(keys)
+        reads_once(found, int(size))
+
+
+def reads_once(found: list[Read], pages: int) -> None:
+    """One statement was sent, and reads each row and each entry once at most.
+
+    As to pages, it may find the keys by an index instead (PostgreSQL 18 passes over a first column of one value).
+    """
+    (read,) = found
+    assert read.rows <= 2 * ROWS, read
+    assert read.pages <= 2 * pages, read
+
+
 def test_a_copy_reads_the_rows_of_its_range(asked: Asked) -> None:
     if not asked.is_copied:
         pytest.skip("such a key names no rows at MariaDB")

@@ -5,16 +5,18 @@ statistics. It then scans the whole table for each small range. So every stateme
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
+from headgate.databases.catalogue import Ask
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.postgresql.sql import SQL, Composable, Composed, Identifier, Literal
 from headgate.records.slices import Slice
 
 __all__ = [
-    "BY_KEYS", "IN_ORDER", "among", "bound_query", "last_query", "listed", "planned", "possible", "rows_of_slice",
-    "within",
+    "BY_KEYS", "IN_ORDER", "Index", "among", "bound_query", "for_keys", "last_query", "listed", "planned", "possible",
+    "read_indexes", "rows_of_slice", "within",
 ]  # fmt: skip
 
 _ALONG_THE_INDEX: Final = ("enable_sort", "enable_seqscan", "max_parallel_workers_per_gather", "jit")
@@ -33,17 +35,55 @@ IN_ORDER: Final = _set(_ALONG_THE_INDEX, "0")
 """For a range of a key (``within``, ``bound_query``); in a transaction."""
 
 BY_KEYS: Final = _set((*_ALONG_THE_INDEX, *_ONE_BY_ONE), "0")
-"""For some keys (``among``) of which an index has at least the first column; in a transaction."""
+"""For some keys (``among``) of a table whose index finds the rows of each (``for_keys``); in a transaction. Without one
+each key walks the whole table."""
 
 _BY_THE_PLANNER: Final = _set((*_ALONG_THE_INDEX, *_ONE_BY_ONE), "DEFAULT")
+
+# Those that an equality can use. An index with an expression has fewer columns that are found here.
+_INDEXES: Final = """
+SELECT array_agg(a.attname::text ORDER BY k.place), i.indisunique
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam AND m.amname = 'btree'
+CROSS JOIN LATERAL unnest(i.indkey[0:i.indnkeyatts - 1], i.indclass::oid[], i.indcollation::oid[])
+  WITH ORDINALITY k(number, operators, sorted, place)
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number AND a.attcollation = k.sorted
+JOIN pg_opclass o ON o.oid = k.operators AND o.opcnamespace = 'pg_catalog'::regnamespace
+WHERE i.indrelid = %s AND i.indisvalid AND i.indpred IS NULL
+GROUP BY i.indexrelid, i.indisunique, i.indnkeyatts HAVING count(*) = i.indnkeyatts
+"""
 
 _INTEGERS: Final = {"int2": 1 << 15, "int4": 1 << 31, "int8": 1 << 63}
 """Type → the first number above it."""
 
 
+class Index(NamedTuple):
+    """A valid index of all rows by columns."""
+
+    columns: tuple[str, ...]
+    is_unique: bool
+
+
+def read_indexes(ask: Ask, number: object) -> tuple[Index, ...]:
+    """The indexes of the table with this oid."""
+    return tuple(Index(tuple(columns), is_unique) for columns, is_unique in ask(_INDEXES, (number,)))
+
+
+def for_keys(indexes: Sequence[Index], key: Sequence[str], known: AbstractSet[str]) -> str:
+    """The settings for ``among``: BY_KEYS if an index finds the rows of a key, and no others; else the planner's own.
+
+    ``known``: the columns that are compared with values of their own types, the key's and the slice's.
+    """
+    is_whole = known >= set(key)
+    are_found = any(
+        (index.is_unique and known >= set(index.columns)) or (is_whole and known == set(index.columns[: len(known)]))
+        for index in indexes
+    )
+    return BY_KEYS if are_found else _BY_THE_PLANNER
+
+
 @contextmanager
 def planned(execute: Callable[[str], object], settings: str) -> Iterator[None]:
-    """While it lasts, statements are planned by IN_ORDER or BY_KEYS. In a transaction, which may last longer."""
+    """While it lasts, statements are planned by these settings. In a transaction, which may last longer."""
     execute(settings)
     yield
     execute(_BY_THE_PLANNER)

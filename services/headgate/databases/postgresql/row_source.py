@@ -12,13 +12,15 @@ from headgate.databases.key_ranges import Chunk
 from headgate.databases.postgresql.catalogue import read_form
 from headgate.databases.postgresql.errors import PostgresError, message
 from headgate.databases.postgresql.key_ranges import (
-    BY_KEYS,
     IN_ORDER,
+    Index,
     among,
     bound_query,
+    for_keys,
     last_query,
     planned,
     possible,
+    read_indexes,
     rows_of_slice,
     within,
 )
@@ -100,6 +102,7 @@ class _Table(msgspec.Struct, frozen=True):
     declared: dict[str, str]
     folding: dict[str, str]
     primary: tuple[str, ...]
+    indexes: tuple[Index, ...]
 
 
 class PostgresRows:
@@ -168,7 +171,9 @@ class PostgresRows:
         found = self._existing(table)
         named = possible([found.types[column] for column in key], keys)
         place = SQL("{} AS {}").format(found.name, _ALIAS)
-        return self._select(table, columns, key, among(place, list(map(Identifier, key)), named), BY_KEYS)
+        part = slice_of(table)
+        settings = for_keys(found.indexes, key, {*key, *(() if part is None else (part.column,))})
+        return self._select(table, columns, key, among(place, list(map(Identifier, key)), named), settings)
 
     def next_bound(
         self,
@@ -274,7 +279,8 @@ class PostgresRows:
             primary = tuple(column for column in primary if column != part.column)
         folding = {column.name: str(column.collation) for column in form.columns if not column.is_deterministic}
         declared = {column.name: column.base for column in form.columns if column.name in types}
-        return _Table(number, place, types, declared, folding, primary) if types else None
+        indexes = read_indexes(self._session.execute, number)
+        return _Table(number, place, types, declared, folding, primary, indexes) if types else None
 
 
 def _shown(pid: int, user: str | None, state: str | None, wait: str | None) -> str:
