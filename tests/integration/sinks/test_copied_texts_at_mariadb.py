@@ -10,6 +10,8 @@ from fixtures.services import mariadb_connect
 from headgate.databases.address import Target
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.mysql.row_source import open_rows
+from headgate.databases.mysql.types import line_octets
+from headgate.databases.row_source import RowSourceError
 from headgate.formats.change import CONNECTOR, DECIMALS
 from headgate.records.control import Epoch
 from headgate.sinks.contract import Claim, SinkFencedError
@@ -185,6 +187,80 @@ def test_there_are_no_lines_that_may_be_longer_than_a_packet(ends: Ends) -> None
     ends.run(f"CREATE TABLE other (id int PRIMARY KEY, {texts})")
     with open_rows(Target(ends.url)) as source:
         assert source.declared(f"{ends.database}.other") == {}
+
+
+PACKET = 127 << 10
+"""Octets: fewer than a text of 64 KiB can have in a line."""
+
+
+@pytest.fixture
+def packet(ends: Ends) -> Iterator[int]:
+    """The server's max_allowed_packet as it was. Sessions that are opened from now on have PACKET."""
+    ((was,),) = ends.run("SELECT @@GLOBAL.max_allowed_packet")
+    ends.run(f"SET GLOBAL max_allowed_packet = {PACKET}")
+    try:
+        yield int(str(was))
+    finally:
+        ends.run(f"SET GLOBAL max_allowed_packet = {was}")
+
+
+@pytest.mark.parametrize("charset", ["latin1", "utf8mb4"])
+@pytest.mark.usefixtures("packet")
+def test_no_lines_of_a_text_that_may_be_longer_than_a_packet(ends: Ends, charset: str) -> None:
+    ends.run(f"CREATE TABLE other (id int PRIMARY KEY, body text CHARACTER SET {charset})")
+    with open_rows(Target(ends.url)) as source:
+        assert source.declared(f"{ends.database}.other") == {}
+
+
+@pytest.mark.parametrize("charset", ["latin1", "utf8mb4"])
+@pytest.mark.parametrize("value", ["€", "\\", "😀", "x"])
+def test_a_line_is_never_longer_than_its_columns_are_said_to_be(ends: Ends, charset: str, value: str) -> None:
+    if value.encode("cp1252", "ignore") == b"" and charset == "latin1":
+        pytest.skip("latin1 has no such character")
+    octets = 1 if charset == "latin1" else len(value.encode())
+    kinds = {"text": 65535 // octets, "tinytext": 255 // octets, "varchar(200)": 200, "char(200)": 200}
+    ends.run(
+        f"CREATE TABLE other (id int PRIMARY KEY, {', '.join(f'`{kind}` {kind}' for kind in kinds)}) "
+        f"CHARACTER SET {charset}"
+    )
+    values = ", ".join(f"REPEAT('{value * 2 if value == chr(92) else value}', {count})" for count in kinds.values())
+    ends.run(f"INSERT INTO other VALUES (1, {values})")
+    with open_rows(Target(ends.url)) as source:
+        for kind in kinds:
+            (line,) = source.lines_within(f"{ends.database}.other", [kind], ["id"], Chunk(None, None))
+            said = line_octets(kind.partition("(")[0], kind)
+            assert said is not None
+            assert len(line) <= said
+
+
+@pytest.mark.parametrize("charset", ["latin1", "utf8mb4"])
+@pytest.mark.parametrize(
+    ("value", "columns"), [(r"REPEAT('\\', 65535)", 1), (r"REPEAT('\\', 40000)", 2), ("REPEAT('é', 32767)", 3)],
+    ids=["a field", "a line of fields that are escaped", "a line of fields that are not"],
+)  # fmt: skip
+def test_a_line_that_is_longer_than_a_packet_is_an_error(
+    ends: Ends, request: pytest.FixtureRequest, charset: str, value: str, columns: int
+) -> None:
+    """The packet became smaller after the columns were asked for."""
+    names = [f"t{number}" for number in range(columns)]
+    texts = ", ".join(f"{name} text CHARACTER SET {charset}" for name in names)
+    ends.run(f"CREATE TABLE other (id int PRIMARY KEY, {texts})")
+    ends.run(f"INSERT INTO other VALUES (1{', NULL' * columns}), (2{f', {value}' * columns})")
+    request.getfixturevalue("packet")
+    with open_rows(Target(ends.url)) as source:
+        lines = source.lines_within(f"{ends.database}.other", ["id", *names], ["id"], Chunk(None, None))
+        assert next(lines) == b"1" + b"\t\\N" * columns + b"\n"
+        with pytest.raises(RowSourceError, match=r"cannot be read as one text: .* because .*\. Increase max_allowed"):
+            list(lines)
+
+
+def test_a_zero_date_in_a_column_without_nulls_is_no_null(ends: Ends) -> None:
+    """A condition of a WHERE takes it for one."""
+    ends.run("CREATE TABLE other (id int PRIMARY KEY, day date NOT NULL, local datetime NOT NULL)")
+    ends.run("INSERT INTO other VALUES (1, 0, 0)")
+    with open_rows(Target(ends.url)) as source:
+        lines = source.lines_within(f"{ends.database}.other", ["day", "local"], ["id"], Chunk(None, None))
+        assert list(lines) == [b"0000-00-00\t0000-00-00 00:00:00\n"]
 
 
 @pytest.mark.parametrize("value", ["'0000-00-00'", "'2024-00-10'", "'2024-02-00'"])

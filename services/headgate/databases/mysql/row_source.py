@@ -55,6 +55,7 @@ _AS_TEXT: Final = frozenset({"decimal", "date", "time", "datetime", "timestamp",
 """The driver would make values of Python's of these, which have fewer of them."""
 
 _NULL: Final = "_utf8mb4 x'5C4E'"
+_TAB: Final = "_utf8mb4 x'09'"
 _ESCAPES: Final = (("5C", "5C5C"), ("09", "5C74"), ("0A", "5C6E"))
 """Character → what a line has for it, in hexadecimal digits: a session's mode may take a backslash for itself."""
 
@@ -220,7 +221,7 @@ class MysqlRows:
         return self._ordered(table, self._values(table, columns, key), key, chunk)
 
     def declared(self, table: str) -> dict[str, str]:
-        """See LineReader. None if a line may be longer than a text of the server's, which would be NULL."""
+        """See LineReader. Empty if a line may be longer than a text of the server's, which would be NULL."""
         columns = {name: column for name, column in self._table(table).items() if column.generated is None}
         octets = {name: line_octets(column.kind, column.type) for name, column in columns.items()}
         ((packet,),) = self._session.execute("SELECT @@max_allowed_packet")
@@ -235,8 +236,14 @@ class MysqlRows:
     def lines_within(self, table: str, columns: Sequence[str], key: Sequence[str], chunk: Chunk) -> Iterator[bytes]:
         """See LineReader."""
         kinds = self.columns(table)
-        fields = ", ".join(_field(column, kinds[column]) for column in columns)
-        for (line,) in self._ordered(table, f"CAST(CONCAT_WS(x'09', {fields}) AS BINARY)", key, chunk):
+        # Not by CONCAT_WS: it leaves out what is NULL, and so is a field that is longer than a text of the server's.
+        fields = f", {_TAB}, ".join(_field(column, kinds[column]) for column in columns)
+        for (line,) in self._ordered(table, f"CAST(CONCAT({fields}) AS BINARY)", key, chunk):
+            if line is None:
+                raise RowSourceError(
+                    f"a row of {table} cannot be read as one text: the source's server makes it NULL, because it is "
+                    "longer than max_allowed_packet. Increase max_allowed_packet there, and start the copy again"
+                )
             yield line + b"\n"
 
     def has_rows(self, table: str) -> bool:
@@ -312,7 +319,7 @@ def _field(column: str, kind: str) -> str:
     if kind in _TEXTS:
         for character, escape in _ESCAPES:
             text = f"REPLACE({text}, _utf8mb4 x'{character}', _utf8mb4 x'{escape}')"
-    return f"IFNULL({text}, {_NULL})"
+    return f"IF({quoted(column)} IS NULL, {_NULL}, {text})"
 
 
 def _read(column: str, kind: str) -> str:

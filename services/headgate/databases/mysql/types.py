@@ -24,13 +24,16 @@ _LINE_OCTETS: Final = {
     "tinytext": 1 << 8,
     "text": 1 << 16,
 }
-"""Type → how long the text of a value may be, of those whose texts a column of the same type takes as they are. Left
-out are bytes, floats (their texts have fewer digits), bits, JSON and what is looked up by labels; and texts of any
-length."""
+"""Type → in how many octets the text of a value may be stored, of those whose texts a column of the same type takes as
+they are. Left out are bytes, floats (their texts have fewer digits), bits, JSON and what is looked up by labels; and
+texts of any length."""
 
 _CHARACTER_OCTETS: Final = 4
-_TIMES_ESCAPED: Final = 2
-"""Octets of an octet that is escaped."""
+"""In a line, of a character in utf8mb4; one that is escaped has two. A character set of one byte stores each character
+in one, so every octet of a text may be this many."""
+
+_FIELD_OCTETS: Final = 3
+"""At least: NULL's two, and a tab."""
 
 _LENGTH: Final = re.compile(r"\((\d+)\)")
 
@@ -65,9 +68,9 @@ _TEXTS: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", 
 def line_octets(kind: str, declared: str) -> int | None:
     """How long a column's value may be in a line of a LOAD DATA; None if it is not written there by its own text."""
     if kind in ("char", "varchar") and (length := _LENGTH.search(declared)) is not None:
-        return int(length[1]) * _CHARACTER_OCTETS * _TIMES_ESCAPED
+        return int(length[1]) * _CHARACTER_OCTETS + _FIELD_OCTETS
     octets = _LINE_OCTETS.get(kind)
-    return None if octets is None else octets * _TIMES_ESCAPED
+    return None if octets is None else octets * _CHARACTER_OCTETS + _FIELD_OCTETS
 
 
 def declared_in_full(declared: str, charset: str | None, collation: str | None) -> str:
