@@ -27,13 +27,18 @@ from headgate.sinks.registry import open_sink, same_sink
         ("rest+https://catalog/a%2fb?warehouse=/lake", "the path has other characters"),
         ("rest+https://catalog?warehouse=lake", "warehouse is not an absolute path"),
         ("rest+https://catalog?warehouse=/lake&ca_file=ca.pem", "ca_file is not an absolute path"),
-        ("rest+https://catalog?warehouse=/lake&tocken=hunter2", "has an option that is not known. Choose from catalog"),
+        ("rest+https://catalog?warehouse=/lake&tocken=hunter2", "not known. Choose from catalog, warehouse, ca_file, "),
         ("rest+https://catalog?warehouse=/lake&token=hunter2", "token is refused: it is a secret"),
         ("rest+https://catalog?warehouse=/lake&client_secret=hunter2", "client_secret is refused: it is a secret"),
         ("rest+https://catalog?warehouse=/lake&credential=a:hunter2", "credential is refused: it is a secret"),
         ("rest+https://catalog?warehouse=/lake&scope=hunter2", "has scope and no client_id. Name the client"),
         ("rest+https://catalog?warehouse=/lake&client_id=a%20hunter2", "client_id must be printable ASCII"),
         ("rest+https://catalog?warehouse=/lake&client_id=a&scope=%22%0ahunter2", "scope must be printable ASCII"),
+        ("rest+https://catalog?warehouse=/lake&client_id=a&scope=hunter2++b", "words of them, with one space between"),
+        ("rest+https://catalog?warehouse=/lake&client_id=a&resource=urn:x/#hunter2", "and %23 for # in a value"),
+        ("rest+https://catalog?warehouse=/lake&client_id=a&client_id=hunter2", "has client_id more than once"),
+        ("sqlite:////lake/catalog.db?warehouse=/a&warehouse=/hunter2", "has warehouse more than once"),
+        ("postgresql://user:hunter2@db/lake?warehouse=/a&warehouse=/b", "has warehouse more than once"),
         *(
             (f"rest+https://catalog?warehouse=/lake&client_id=a&oauth2_server_uri={uri}", "is not the URL of a token s")
             for uri in (

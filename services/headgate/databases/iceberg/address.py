@@ -186,7 +186,7 @@ def _at_postgresql(dsn: str, options: Options) -> Place:
         near = nearest(name, _OPTIONS)
         if near and name not in _OPTIONS and name not in postgresql.ALLOWED:
             raise DatabaseRefusedError(f"{options.address} has an option that is not known, did you mean {near}?")
-    own = dict(parse_qsl("&".join(each for name, each in pairs if name in _OPTIONS), keep_blank_values=True))
+    own = _once("&".join(each for name, each in pairs if name in _OPTIONS), options)
     rest = "&".join(each for name, each in pairs if name not in _OPTIONS)
     postgresql.url_of(url := f"{head}?{rest}" if rest else head, options)
     if _FOLDER_OPTION not in own:
@@ -206,7 +206,9 @@ def _at_rest(dsn: str, options: Options) -> Place:
     path = parts.path.rstrip("/")
     names = set(path.split("/"))
     if not parts.hostname or not port or "@" in parts.netloc or parts.fragment or {".", ".."} & names:
-        raise DatabaseRefusedError(f"{options.address} is not valid. Write it as {_REST_FORM}, without a user in it")
+        raise DatabaseRefusedError(
+            f"{options.address} is not valid. Write it as {_REST_FORM}, without a user in it, and %23 for # in a value"
+        )
     if _REST_PATH.fullmatch(path) is None:
         raise DatabaseRefusedError(f"{options.address}: the path has other characters than letters, digits and ._~-/")
     own = _own_options(parts.query, (*_OPTIONS, _CA_OPTION, *_FOR_TOKENS), options)
@@ -238,7 +240,8 @@ def _client(own: Mapping[str, str], rest: str, options: Options) -> ClientCreden
         )
     for name, value in given.items():
         if (_WORDS if name == "scope" else _WORD).fullmatch(value) is None:
-            raise DatabaseRefusedError(f"{options.address}: {name} must be printable ASCII characters, without spaces")
+            form = "words of them, with one space between two" if name == "scope" else "without spaces"
+            raise DatabaseRefusedError(f"{options.address}: {name} must be printable ASCII characters, {form}")
     return ClientCredentials(
         _token_server(given.get(_TOKENS_OPTION, rest + _TOKENS_PATH), options),
         given[_CLIENT_OPTION],
@@ -271,21 +274,31 @@ def _with_ca(place: Place, files: Mapping[str, str], options: Options) -> Place:
 
 
 def _own_options(query: str, known: tuple[str, ...], options: Options) -> dict[str, str]:
-    own = dict(parse_qsl(query, keep_blank_values=True))
-    secret = next((name for name in own if name in _SECRETS), None)
+    own = parse_qsl(query, keep_blank_values=True)
+    secret = next((name for name, _ in own if name in _SECRETS), None)
     if secret is not None:
         raise DatabaseRefusedError(
             f"{options.address}: {secret} is refused: it is a secret, and feeds are stored in Kafka. "
             f"{options.way_of_secrets}"
         )
-    for name in own:
+    for name, _ in own:
         if name not in known:
             near = nearest(name, known)
             raise DatabaseRefusedError(
                 f"{options.address} has an option that is not known{f', did you mean {near}?' if near else '.'} Choose "
-                f"from {' and '.join(known)}"
+                f"from {', '.join(known[:-1])} and {known[-1]}"
             )
-    return own
+    return _once(query, options)
+
+
+def _once(query: str, options: Options) -> dict[str, str]:
+    """Options that are known. Raises DatabaseRefusedError for one that is given twice."""
+    found: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name in found:
+            raise DatabaseRefusedError(f"{options.address} has {name} more than once. Remove one of them")
+        found[name] = value
+    return found
 
 
 def _in_file(dsn: str, options: Options) -> Place:
