@@ -24,6 +24,9 @@ _NOISY: Final = ("py4j", "urllib3", "kafka", "aiokafka", "faust", "mode")
 _REPETITIVE: Final = ("aiokafka", "faust", "mode")
 """Libraries that log each attempt while no broker answers: 70 lines a second were seen."""
 
+_QUOTING: Final = "urllib3.connection"
+"""It warns of headers that it cannot parse, and quotes them: a server may repeat a request in them, with its secret."""
+
 _PY4J: Final = f"{os.sep}py4j{os.sep}"
 
 
@@ -92,6 +95,7 @@ def configure_logs(
     root.setLevel(_LEVELS[level])
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger(_QUOTING).setLevel(logging.ERROR)
 
 
 def logger(**facts: object) -> structlog.stdlib.BoundLogger:

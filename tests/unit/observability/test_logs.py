@@ -6,9 +6,11 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+import requests
 import structlog
 from py4j.protocol import Py4JError, Py4JNetworkError
 
+from fixtures.raw_http import answering_raw
 from headgate.observability.logs import configure_logs, logger
 
 
@@ -43,6 +45,16 @@ def test_libraries_log_the_same_way() -> None:
     configure_logs("json", "info", out)
     logging.getLogger("some.library").warning("odd %s", "thing")
     assert json.loads(out.getvalue())["event"] == "odd thing"
+
+
+def test_what_a_server_sends_as_headers_is_not_logged() -> None:
+    """urllib3 warns of those that it cannot parse, and they may repeat a request with a secret."""
+    out = io.StringIO()
+    configure_logs("json", "debug", out)
+    first = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n<body>\r\n\r\n{}"
+    with answering_raw(first) as server, requests.Session() as session:
+        session.post(server.url, data=b"s3cr-t=1")
+    assert "s3cr-t" not in out.getvalue()
 
 
 def test_console_is_for_people() -> None:

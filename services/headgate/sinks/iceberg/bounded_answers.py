@@ -14,9 +14,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from headgate.sinks.contract import SinkRefusedError
-
-__all__ = ["ANSWER_SECONDS", "BoundedAdapter", "check_size"]
+__all__ = ["ANSWER_SECONDS", "AnswerTooLargeError", "BoundedAdapter", "check_size"]
 
 ANSWER_SECONDS: Final = 30
 """For a whole answer: the metadata of a table with thousands of snapshots has some megabytes."""
@@ -25,13 +23,18 @@ ANSWER_BYTES_MAX: Final = 256 << 20
 """The answer is held in memory. Metadata of 100 000 snapshots has about 100 MB."""
 
 
-def check_size(size: int, at: str) -> None:
-    """Raise SinkRefusedError for an answer that is too large."""
+class AnswerTooLargeError(Exception):
+    """``size_max``: how many bytes it may have."""
+
+    def __init__(self, size_max: int) -> None:
+        super().__init__(f"an answer has more than {size_max} bytes")
+        self.size_max = size_max
+
+
+def check_size(size: int) -> None:
+    """Raise AnswerTooLargeError."""
     if size > ANSWER_BYTES_MAX:
-        raise SinkRefusedError(
-            f"an answer of {at} has more than {ANSWER_BYTES_MAX} bytes. Expire snapshots of the table, or correct the "
-            "address"
-        )
+        raise AnswerTooLargeError(ANSWER_BYTES_MAX)
 
 
 class _Bounded(io.RawIOBase):
@@ -48,14 +51,14 @@ class _Bounded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any, /) -> int | None:
-        """See RawIOBase. Raises TimeoutError, SinkRefusedError."""
+        """See RawIOBase. Raises TimeoutError, AnswerTooLargeError."""
         left = self._end - time.monotonic()
         if left <= 0:
             raise TimeoutError(f"the answer was not complete after {ANSWER_SECONDS} s")
         self._socket.settimeout(left)
         found: int | None = self._raw.readinto(buffer)
         self._size += found or 0
-        check_size(self._size, "an Iceberg catalog")
+        check_size(self._size)
         return found
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+import msgspec
 from requests import PreparedRequest, Response
 from requests.auth import AuthBase
 
@@ -16,6 +17,7 @@ from headgate.databases.address import Target
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.iceberg.address import Place, address_of, place_of
 from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.iceberg.credentials import check_credentials
 from headgate.sinks.iceberg.guarded_session import GuardedSession
 from headgate.sinks.iceberg.oauth2 import TokenSource
 
@@ -38,7 +40,7 @@ class CatalogSession(GuardedSession):
     """
 
     def __init__(self, find: Callable[[], Target], url: str) -> None:
-        super().__init__(url)
+        super().__init__(url, "Expire snapshots of the table, or correct the address")
         self._find = find
         self.headers["Content-Type"] = "application/json"
 
@@ -47,15 +49,19 @@ class CatalogSession(GuardedSession):
 
         A token that was issued, and that the catalog does not take any more, is renewed once.
         """
-        place, secret = self._given()
-        token = self._token(place, secret)
-        answer = self.guarded(method, url, *arguments, ca_file=place.ca_file, auth=_Token(token), **options)
-        if place.client is None or answer.status_code not in _EXPIRED:
+        given = self._given()
+
+        def answered(token: str | None) -> Response:
+            options["auth"] = _Token(token)
+            secrets = token, given.secret
+            return self.guarded(method, url, *arguments, ca_file=given.place.ca_file, secrets=secrets, **options)
+
+        token = given.token()
+        answer = answered(token)
+        if given.place.client is None or answer.status_code not in _EXPIRED:
             return answer
-        renewed = self._token(place, secret, refused=token)
-        if renewed == token:
-            return answer
-        return self.guarded(method, url, *arguments, ca_file=place.ca_file, auth=_Token(renewed), **options)
+        renewed = given.token(refused=token)
+        return answer if renewed == token else answered(renewed)
 
     def send(self, request: PreparedRequest, **options: Any) -> Response:
         """See Session. The address is as it is sent: libraries resolve ``..`` in it."""
@@ -67,17 +73,8 @@ class CatalogSession(GuardedSession):
             )
         return super().send(request, **options)
 
-    def _token(self, place: Place, secret: str | None, refused: str | None = None) -> str | None:
-        """What a request has to have. Raises SinkError."""
-        if place.client is None:
-            return secret
-        if secret is None:
-            option = self._find().options.password_file
-            raise SinkRefusedError(f"client_id is given, and no secret. Name the file that has it in {option}")
-        return TOKENS.token(place.client, secret, place.ca_file, refused)
-
-    def _given(self) -> tuple[Place, str | None]:
-        """The address, and the token or the secret now. Raises SinkRefusedError."""
+    def _given(self) -> "_Given":
+        """What is given now. Raises SinkRefusedError."""
         target = self._find()
         try:
             place = place_of(target.dsn, target.options)
@@ -89,6 +86,7 @@ class CatalogSession(GuardedSession):
                 f"{target.options.address} names {place.rest or 'a SQL catalog'} now, and named the REST catalog at "
                 f"{self._url} before. Restart"
             )
+        check_credentials(place, target.password_file, target.options)
         what = "token" if place.client is None else "client's secret"
         if token is not None and not _TOKEN.fullmatch(token):  # not quoted: it may be a token
             raise SinkRefusedError(
@@ -100,7 +98,22 @@ class CatalogSession(GuardedSession):
                 f"{target.options.address}: the CA's file {place.ca_file} is not on this machine. Put it wherever "
                 "coordinators and agents run, or correct ca_file"
             )
-        return place, token
+        return _Given(place, target.password_file, token)
+
+
+class _Given(msgspec.Struct, frozen=True):
+    """An address, the password's file, and its content: a token, or the secret of the address's client."""
+
+    place: Place
+    file: Path | None
+    secret: str | None
+
+    def token(self, refused: str | None = None) -> str | None:
+        """What a request has to have. ``refused``: see TokenSource. Raises SinkError."""
+        client = self.place.client
+        if client is None or self.file is None or self.secret is None:
+            return self.secret
+        return TOKENS.token(client, self.file, self.secret, self.place.ca_file, refused)
 
 
 def leaves_its_folder(path: str) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from headgate.config.plugs import Writes
 from headgate.config.sink_spec import SinkSpec
@@ -13,6 +12,7 @@ from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.iceberg.address import SCHEMES, address_of, place_of
 from headgate.sinks import registry
 from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.iceberg.credentials import check_credentials
 from headgate.sinks.lake.sink import COMMIT_SECONDS, OPTIONS, LakeSink, not_installed
 from headgate.sinks.registry import SinkPlug
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from headgate.sinks.iceberg.lake import IcebergLake
 
 __all__ = ["SINK", "IcebergSink"]
-
-
-_THIS_MACHINE: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class IcebergSink(LakeSink):
@@ -45,21 +42,7 @@ def _lake(find: Callable[[], Target]) -> "IcebergLake":
 def _open(spec: SinkSpec, password_file: Path | None, _keeps_session: bool) -> IcebergSink:
     target = registry.target_of(spec)
     place = place_of(target.dsn, target.options)
-    if password_file is not None and place.file is not None:
-        raise SinkRefusedError(f"{target.options.password_file}: a SQLite file has no password. Remove it")
-    reached = [place.rest or "", *([] if place.client is None else [place.client.server])]
-    for url in reached if password_file is not None else []:
-        at = urlsplit(url)
-        if at.scheme == "http" and at.hostname not in _THIS_MACHINE:
-            what, write = ("token", "rest+https") if url == place.rest else ("secret", "oauth2_server_uri=https")
-            raise SinkRefusedError(
-                f"{target.options.address}: others could read the {what} on the way to {url}. Write {write}://"
-            )
-    if place.client is not None and password_file is None:
-        raise SinkRefusedError(
-            f"{target.options.address} has a client_id, and no file has its secret. Name one in "
-            f"{target.options.password_file}"
-        )
+    check_credentials(place, password_file, target.options)
     return IcebergSink(
         partial(registry.target_of, spec), appends=spec.mode == "append", keeps_columns=spec.tables == "evolve"
     )
