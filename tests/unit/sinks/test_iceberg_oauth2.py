@@ -2,6 +2,7 @@
 
 import math
 import socket
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
+from urllib3.exceptions import HTTPError
 
 from fixtures.raw_http import BODY, answering_raw
 from headgate.config.secrets import CONNECTIONS
@@ -26,6 +28,7 @@ SECRET = "s3cr-t/with"
 FILE = Path("secret")
 CLIENT = ClientCredentials("https://issuer.example/token", "me")
 OK = b"HTTP/1.1 200 OK\r\n"
+SILENT_SECONDS_MAX = 10
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
 
 
@@ -92,6 +95,15 @@ def test_an_error_has_nothing_of_what_a_server_repeats(answer: bytes, kind: type
         asked_of(server.url)
 
 
+def test_an_error_that_requests_passes_on_from_urllib3_is_not_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise HTTPError("s3cr-t")
+
+    monkeypatch.setattr(bounded_answers.BoundedAdapter, "send", failing)
+    with failing_without_a_secret(SinkSilentError, "not HTTP"):
+        asked_of("http://127.0.0.1:1")
+
+
 @pytest.mark.parametrize(("first", "piece"), [(OK + b"\r\n", b" "), (b"", b"H"), (OK, b"x")], ids=range(3))
 def test_an_answer_without_an_end_is_left_in_time(first: bytes, piece: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_answers, "ANSWER_SECONDS", 0.2)
@@ -103,11 +115,23 @@ def test_an_answer_without_an_end_is_left_in_time(first: bytes, piece: bytes, mo
     assert server.was_left
 
 
+@contextmanager
+def ended_by_itself(server: socket.socket) -> Iterator[None]:
+    """So that a test of broken code ends too: its client gets another error then."""
+    timer = threading.Timer(SILENT_SECONDS_MAX, server.shutdown, [socket.SHUT_RDWR])
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_server_that_accepts_and_stays_silent_is_left_in_time(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_answers, "ANSWER_SECONDS", 0.2)
     monkeypatch.setattr(guarded_session, "CONNECT_SECONDS", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
+    with socket.create_server(("127.0.0.1", 0)) as silent, ended_by_itself(silent):
         url = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(SinkSilentError, match=rf"at {url}/token does not answer: .*in time\. It is retried"):
             asked_of(url)
