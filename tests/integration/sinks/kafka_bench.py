@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -24,10 +25,14 @@ from headgate.sinks.kafka.progress import Fact, partition_of, place_of, progress
 from headgate.sinks.kafka.sink import KafkaSink
 from headgate.sinks.kafka.target import Target
 from integration.sinks.contract import wait_until_frozen
+from support.kafka_cluster import ANSWER_SECONDS
 from support.topic_changes import FETCH_WAIT_MS, delete_topics, make_topics
 
 HOLDER = Path(__file__).with_name("kafka_holder.py")
 RECORD_BYTES_MAX = 4096
+MARKER_SECONDS_MAX = 5.0
+"""For the ends of a transaction to reach its partitions: milliseconds, unless the machine is busy."""
+UNCOMMITTED = {"isolation.level": "read_uncommitted"}
 
 
 def too_large(offset: int) -> Change:
@@ -57,6 +62,8 @@ def messages_of(bootstrap: str, topic: str, isolation: str = "read_committed") -
     with closing(Consumer(settings)) as consumer:
         partitions = list(consumer.list_topics(topic).topics[topic].partitions)
         consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        if isolation == "read_committed":
+            _await_ends(bootstrap, consumer, [TopicPartition(topic, partition) for partition in partitions])
         left = len(partitions)
         while left:
             message = consumer.poll(10)
@@ -66,6 +73,19 @@ def messages_of(bootstrap: str, topic: str, isolation: str = "read_committed") -
             else:
                 found.append(message)
     return sorted(found, key=lambda message: message.partition() or 0)
+
+
+def _await_ends(bootstrap: str, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    """A broker answers a commit before its markers are in the partitions, and until then nobody reads what it has.
+
+    A transaction that is open on purpose is waited for in vain.
+    """
+    deadline = time.monotonic() + MARKER_SECONDS_MAX
+    with closing(Consumer({"bootstrap.servers": bootstrap, "group.id": "test"} | UNCOMMITTED)) as whole:
+        for partition in partitions:
+            _, end = whole.get_watermark_offsets(partition, ANSWER_SECONDS)
+            while time.monotonic() < deadline and consumer.get_watermark_offsets(partition, ANSWER_SECONDS)[1] < end:
+                pass
 
 
 class KafkaBench:
