@@ -7,10 +7,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Timer
+from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from headgate.cli.output import is_for_people
+from headgate.supervision.threads import BackgroundThread
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -19,6 +20,9 @@ __all__ = ["OnStatus", "waiting"]
 
 QUIET_SECONDS: Final = 1.0
 """Most commands have ended by then; a person who sees nothing for longer wonders whether anything happens."""
+
+DRAWN_SECONDS_MAX: Final = 5.0
+"""For the first drawing, which imports its library. A command that is done does not wait for longer."""
 
 OnStatus = Callable[[str], None]
 """Takes what the other side reports about the wait."""
@@ -30,16 +34,20 @@ def waiting(for_what: str, quiet_seconds: float = QUIET_SECONDS) -> Iterator[OnS
     if not (is_for_people() and sys.stderr.isatty()):
         yield _ignored
         return
-    spinner = _Spinner(for_what)
-    start = Timer(quiet_seconds, spinner.show)
-    start.daemon = True
-    start.start()
+    spinner, ended = _Spinner(for_what), Event()
+    drawing = BackgroundThread(_show_later, spinner, ended, quiet_seconds, name="spinner")
+    drawing.start()
     try:
         yield spinner.report
     finally:
-        start.cancel()
-        start.join()  # it may just be starting, and must not draw over what is printed next
+        ended.set()
+        drawing.join(DRAWN_SECONDS_MAX)  # it may just be starting, and must not draw over what is printed next
         spinner.end()
+
+
+def _show_later(spinner: "_Spinner", ended: Event, quiet_seconds: float) -> None:
+    if not ended.wait(quiet_seconds):
+        spinner.show()
 
 
 def _ignored(_status: str) -> None:

@@ -23,11 +23,11 @@ WAITED_SECONDS = 1.0
 
 _WAITS = {
     "postgresql": (
-        "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'LOCK TABLE%' AND "
-        f"clock_timestamp() - query_start > interval '{WAITED_SECONDS} s'"
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE "
+        f"'LOCK TABLE%' AND clock_timestamp() - query_start > interval '{WAITED_SECONDS} s'"
     ),
     "mariadb": (
-        "SELECT 1 FROM information_schema.processlist WHERE info LIKE 'LOCK TABLES%' AND "
+        "SELECT 1 FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'LOCK TABLES%' AND "
         f"time_ms > {WAITED_SECONDS * 1000}"
     ),
 }

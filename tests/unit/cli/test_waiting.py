@@ -12,7 +12,7 @@ from support.terminal import at_a_terminal
 
 WAITS = """
 import sys
-from threading import Timer, enumerate as threads
+from threading import enumerate as threads
 from headgate.cli.output import Output, errors_as, note
 from headgate.cli.waiting import waiting
 
@@ -20,8 +20,8 @@ errors_as(Output(sys.argv[1]))
 with waiting("the coordinator to pause feed shop", quiet_seconds=0.0) as on_status:
     on_status("2 tables are draining")
     for thread in threads():
-        if isinstance(thread, Timer):
-            thread.join()  # then it is drawn
+        if thread.name == "spinner":
+            thread.join(60)  # then it is drawn
 note("feed shop: done")
 """
 
