@@ -45,6 +45,9 @@ class Options(msgspec.Struct, frozen=True):
         return f"Put it into a file on the machines that connect, and name that file in {self.password_file}"
 
 
+THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Hosts of addresses that do not leave the machine."""
+
 SINK: Final = Options("sink.dsn", "sink.password_file", "sink", "sink.store")
 
 

@@ -9,10 +9,8 @@ import shutil
 from pathlib import Path
 from typing import Final
 
+from headgate.databases.address import THIS_MACHINE
 from headgate.migration.strategies.contract import RefusedError, Stored
-
-HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-"""Addresses of this machine. A container behind such a port has other files, which are not found here."""
 
 SPARE: Final = 1.1
 """A copy is as large as the table, packed better or worse; beside it the logs grow."""
@@ -20,7 +18,8 @@ SPARE: Final = 1.1
 
 def check_room(table: str, stored: Stored | None) -> None:
     """Raise RefusedError if it is known that a copy of the table has no room."""
-    if stored is None or not (stored.host in HERE or stored.host.startswith("/")):
+    # A container behind a port of this machine has other files, which are not found here.
+    if stored is None or not (stored.host in THIS_MACHINE or stored.host.startswith("/")):
         return
     try:
         if not Path(stored.file).is_file():

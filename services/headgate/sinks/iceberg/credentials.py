@@ -1,16 +1,13 @@
 """Whether a catalog may be given the content of the password's file: a password, a token or a client's secret."""
 
 from pathlib import Path
-from typing import Final
 from urllib.parse import urlsplit
 
-from headgate.databases.address import Options
+from headgate.databases.address import THIS_MACHINE, Options
 from headgate.databases.iceberg.address import Place
 from headgate.sinks.contract import SinkRefusedError
 
 __all__ = ["check_credentials"]
-
-_THIS_MACHINE: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def check_credentials(place: Place, password_file: Path | None, options: Options) -> None:
@@ -28,7 +25,7 @@ def check_credentials(place: Place, password_file: Path | None, options: Options
         raise SinkRefusedError(f"{options.password_file}: a SQLite file has no password. Remove it")
     for url in (place.rest, None if place.client is None else place.client.server):
         at = urlsplit(url or "")
-        if at.scheme == "http" and at.hostname not in _THIS_MACHINE:
+        if at.scheme == "http" and at.hostname not in THIS_MACHINE:
             what, write = ("token", "rest+https") if url == place.rest else ("secret", "oauth2_server_uri=https")
             raise SinkRefusedError(
                 f"{options.address}: others could read the {what} on the way to {url}. Write {write}://"
