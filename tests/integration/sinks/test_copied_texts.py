@@ -14,7 +14,8 @@ from headgate.sinks.contract import Claim, SinkFencedError
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.postgresql.staging import PostgresStage
 from headgate.sinks.relational.session import RelationalSettings
-from headgate.sinks.row_copying import CopiedRows, CopiedTexts, CopyMark, RowCopyingWriter, RowsRefusedError
+from headgate.sinks.row_copying import CopiedTexts, RowsRefusedError
+from integration.sinks.copied_ends import copy_texts
 from support import build
 
 pytestmark = pytest.mark.integration
@@ -71,24 +72,7 @@ class Ends:
         return CopiedTexts(columns=tuple(known), declared=kinds, blocks=halves, count=len(lines))
 
     def copy(self, texts: CopiedTexts, claim: Claim | None = None) -> None:
-        writer = self.sink.writer()
-        assert isinstance(writer, RowCopyingWriter)
-        try:
-            applied = writer.copy(
-                CopiedRows(
-                    claim=claim or self.claim,
-                    positions=self.positions,
-                    key=("id", "small"),
-                    upserts=[],
-                    deletes=[],
-                    semantics={CONNECTOR: "postgresql"},
-                    mark=CopyMark(request="r", upto=("2", "0")),
-                    texts=texts,
-                )
-            )
-            assert applied.upserts == texts.count
-        finally:
-            writer.close()
+        copy_texts(self.sink, claim or self.claim, self.positions, {CONNECTOR: "postgresql"}, texts)
 
     def are_equal(self) -> bool:
         row = f"ROW ({', '.join(COLUMNS)})::text"

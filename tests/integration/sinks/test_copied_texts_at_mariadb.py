@@ -18,7 +18,8 @@ from headgate.sinks.contract import Claim, SinkFencedError
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.mysql.staging import MysqlStage
 from headgate.sinks.relational.session import RelationalSettings
-from headgate.sinks.row_copying import CopiedRows, CopiedTexts, CopyMark, RowCopyingWriter, RowsRefusedError
+from headgate.sinks.row_copying import CopiedTexts, RowsRefusedError
+from integration.sinks.copied_ends import copy_texts
 from support import build
 
 pytestmark = pytest.mark.integration
@@ -77,24 +78,7 @@ class Ends:
         return CopiedTexts(columns=tuple(known), declared=tuple(known.values()), blocks=halves, count=len(lines))
 
     def copy(self, texts: CopiedTexts, claim: Claim | None = None) -> None:
-        writer = self.sink.writer()
-        assert isinstance(writer, RowCopyingWriter)
-        try:
-            applied = writer.copy(
-                CopiedRows(
-                    claim=claim or self.claim,
-                    positions=self.positions,
-                    key=("id", "small"),
-                    upserts=[],
-                    deletes=[],
-                    semantics={CONNECTOR: "mysql", DECIMALS: "string"},
-                    mark=CopyMark(request="r", upto=("2", "0")),
-                    texts=texts,
-                )
-            )
-            assert applied.upserts == texts.count
-        finally:
-            writer.close()
+        copy_texts(self.sink, claim or self.claim, self.positions, {CONNECTOR: "mysql", DECIMALS: "string"}, texts)
 
     def are_equal(self) -> bool:
         here, there = (
