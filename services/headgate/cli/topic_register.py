@@ -69,7 +69,7 @@ def _spec(registry: str) -> "RegistrySpec":
         return RegistrySpec(url=registry)
     except ValueError as error:
         raise typer.BadParameter(
-            f"{registry!r} is not the URL of a schema registry, such as http://registry.example:8081. A registry that "
-            "needs a user is named in HEADGATE_CONNECTIONS",
+            "it is not the URL of a schema registry, such as http://registry.example:8081. A registry that needs a "
+            "user is named in HEADGATE_CONNECTIONS, and its name is given here",
             param_hint="--registry",
         ) from error

@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
 from headgate.config.plugs import FORMATS
+from headgate.config.server_url import ServerUrlError, server_url
 from headgate.config.start_offsets import StartOffsets
 from headgate.config.strict import Strict
 from headgate.config.times import parse_ts
@@ -41,18 +41,15 @@ class RegistrySpec(Strict):
     @classmethod
     def _address(cls, given: str) -> str:
         try:
-            parts = urlsplit(given)
-            port = parts.port
-        except ValueError:
-            raise ValueError("it is not a valid URL. Use something like https://registry.example:8081") from None
-        if parts.username is not None or parts.password is not None:
+            server_url(given)
+        except ServerUrlError as error:
+            if error.has_credentials:
+                raise ValueError(
+                    "it must not contain credentials, because feeds are stored in Kafka. Use user and password_file"
+                ) from None
             raise ValueError(
-                "it must not contain credentials, because feeds are stored in Kafka. Use user and password_file"
-            )
-        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-            raise ValueError(f"{given!r} is not a valid URL. Use something like https://registry.example:8081")
-        if parts.query or parts.fragment:
-            raise ValueError("the URL must not have a query (?) or a fragment (#)")
+                "it is not the URL of a server. Write it as https://registry.example:8081, without a query (?)"
+            ) from None
         return given
 
     @model_validator(mode="after")

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
+from headgate.config.server_url import ServerUrlError, server_url
 from headgate.config.strict import Strict
 
 __all__ = ["StoreOptions"]
@@ -13,7 +13,7 @@ __all__ = ["StoreOptions"]
 NAMES: Final = r"[a-z0-9][a-z0-9-]{0,62}"
 """Of regions. They become a part of the server's name."""
 
-_FORM: Final = "https://host:port"
+_NO_SERVER: Final = "it is not the URL of a server. Write it as https://host:port, without a path"
 
 
 class StoreOptions(Strict):
@@ -29,6 +29,8 @@ class StoreOptions(Strict):
     """In the folder for secrets, as the two others, read again for each commit."""
     secret_access_key_file: Path | None = None
     session_token_file: Path | None = None
+    ca_file: Path | None = None
+    """Whose signature the server's certificate must have, where the machine does not trust it already."""
     allow_plain_http: bool = False
     """Rows, and a session token, are sent over http, where they can be read on the way."""
 
@@ -38,20 +40,17 @@ class StoreOptions(Strict):
         if given is None:
             return None
         try:
-            parts = urlsplit(given)
-            host, port = parts.hostname, parts.port
-        except ValueError:
-            host, port, parts = None, None, urlsplit("")
-        if parts.username is not None or parts.password is not None:  # not quoted: it may be a secret
-            raise ValueError(
-                "it must not contain keys, because feeds are stored in Kafka. Use access_key_id_file and "
-                "secret_access_key_file"
-            )
-        if parts.scheme not in ("http", "https") or not host or parts.path.strip("/") or parts.query or parts.fragment:
-            raise ValueError(f"it is not the URL of a server. Write it as {_FORM}, without a path")
-        shown = f"[{host}]" if ":" in host else host
-        usual = {"http": 80, "https": 443}[parts.scheme]
-        return f"{parts.scheme}://{shown}" + ("" if port in (None, usual) else f":{port}")
+            url = server_url(given)
+        except ServerUrlError as error:
+            if error.has_credentials:
+                raise ValueError(
+                    "it must not contain keys, because feeds are stored in Kafka. Use access_key_id_file and "
+                    "secret_access_key_file"
+                ) from None
+            raise ValueError(_NO_SERVER) from None
+        if url.path.strip("/"):
+            raise ValueError(_NO_SERVER)
+        return url._replace(path="").text
 
     @model_validator(mode="after")
     def _fit_together(self) -> "StoreOptions":
@@ -62,6 +61,8 @@ class StoreOptions(Strict):
         is_plain = self.endpoint is not None and self.endpoint.startswith("http:")
         if is_plain and not self.allow_plain_http:
             raise ValueError("http sends rows in plain text. Use an https endpoint, or set allow_plain_http: true")
+        if self.ca_file is not None and is_plain:
+            raise ValueError("ca_file needs an https endpoint, because http has no certificates")
         if self.allow_plain_http and not is_plain:
             raise ValueError("allow_plain_http needs an http endpoint. Remove it")
         return self

@@ -42,7 +42,7 @@ class Store:
         return {
             "endpoint": self.server.url,
             "region": REGION,
-            "allow_plain_http": True,
+            **({"allow_plain_http": True} if self.server.ca_file is None else {"ca_file": str(self.server.ca_file)}),
             **{option: str(self._secrets / name) for option, name in files.items()},
         }
 
@@ -76,11 +76,11 @@ class Store:
 
 
 @contextmanager
-def a_store(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def a_store(folder: Path, monkeypatch: pytest.MonkeyPatch, *, tls: bool = False) -> Iterator[Store]:
     """A server that this process and those that it starts may use."""
     monkeypatch.setenv(ALLOWED_FOLDERS, f"{folder},{PLACE}")
     monkeypatch.setattr(lake_store, "_PASSED", PassedTrials())  # of a server that had the same port
-    with running_store() as server:
+    with running_store(folder if tls else None) as server:
         yield Store(server, folder / "secrets")
 
 

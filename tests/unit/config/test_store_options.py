@@ -49,6 +49,10 @@ def test_a_server_has_one_spelling(given: str, kept: str) -> None:
         ({"endpoint": "http://s3.example"}, r"plain text\. Use an https endpoint, or set allow_plain_http"),
         ({"endpoint": "https://s3.example", "allow_plain_http": True}, r"needs an http endpoint\. Remove it"),
         ({"allow_plain_http": True}, r"needs an http endpoint\. Remove it"),
+        (
+            {"endpoint": "http://s3.example", "allow_plain_http": True, "ca_file": "/ca.pem"},
+            r"ca_file needs an https endpoint",
+        ),
         ({"region": "eu central"}, r"region"),
         ({"region": "evil.example/"}, r"region"),
         ({"access_key_id_file": "id"}, r"give both or neither"),

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
 
+from headgate.config.server_url import ServerUrlError, server_url
 from headgate.config.wording import nearest
 from headgate.databases import buckets
 from headgate.databases.address import SINK, Address, Options, tls_refused
@@ -253,16 +254,13 @@ def _client(own: Mapping[str, str], rest: str, options: Options) -> ClientCreden
 
 def _token_server(url: str, options: Options) -> str:
     """The URL in its one spelling. Raises DatabaseRefusedError, which does not quote it: it may hold a secret."""
-    form = f"{options.address}: {_TOKENS_OPTION} is not the URL of a token server. Write it as https://host/path"
     try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise DatabaseRefusedError(form) from None
-    if parts.scheme not in _PORTS or not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment:
-        raise DatabaseRefusedError(f"{form}, without a user, a query and a fragment")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{parts.scheme}://{host}{'' if port in (None, _PORTS[parts.scheme]) else f':{port}'}{parts.path}"
+        return server_url(url).text
+    except ServerUrlError:
+        raise DatabaseRefusedError(
+            f"{options.address}: {_TOKENS_OPTION} is not the URL of a token server. Write it as https://host/path, "
+            "without a user, a query and a fragment"
+        ) from None
 
 
 def _with_ca(place: Place, files: Mapping[str, str], options: Options) -> Place:

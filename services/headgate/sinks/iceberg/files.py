@@ -11,13 +11,24 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from pyarrow.fs import FileSelector, FileType
-from pyiceberg.io import S3_ENDPOINT, InputFile, InputStream, OutputFile
+from pyarrow.fs import FileSelector, FileSystem, FileType, S3FileSystem
+from pyiceberg.io import (
+    S3_ACCESS_KEY_ID,
+    S3_CONNECT_TIMEOUT,
+    S3_ENDPOINT,
+    S3_REGION,
+    S3_SECRET_ACCESS_KEY,
+    S3_SESSION_TOKEN,
+    InputFile,
+    InputStream,
+    OutputFile,
+)
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 from headgate.config.secrets import NotPermittedError, check_bucket, check_folder
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.lake.files import LostFileError
+from headgate.sinks.lake.store import CA_FILE
 
 __all__ = ["ListedFiles", "listed_files", "same_file"]
 
@@ -36,6 +47,21 @@ class ListedFiles(PyArrowFileIO):
 
     Those in object stores are of the one store whose options it is given.
     """
+
+    def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
+        """See PyArrowFileIO, whose properties cannot name a CA."""
+        ca_file = self.properties.get(CA_FILE)
+        if ca_file is None:
+            return super()._initialize_s3_fs(netloc)
+        return S3FileSystem(
+            endpoint_override=self.properties[S3_ENDPOINT],
+            region=self.properties[S3_REGION],
+            access_key=self.properties.get(S3_ACCESS_KEY_ID),
+            secret_key=self.properties.get(S3_SECRET_ACCESS_KEY),
+            session_token=self.properties.get(S3_SESSION_TOKEN),
+            connect_timeout=float(self.properties[S3_CONNECT_TIMEOUT]),
+            tls_ca_file_path=ca_file,
+        )
 
     def new_input(self, location: str) -> PyArrowFile:
         """See FileIO."""

@@ -26,7 +26,7 @@ from headgate.sinks.lake.store_errors import Told, code_in, is_certain, store_er
 from headgate.sinks.lake.store_trials import PassedTrials, Trial
 from headgate.supervision.threads import BackgroundPool
 
-__all__ = ["Access", "StoreFiles"]
+__all__ = ["CA_FILE", "Access", "StoreFiles"]
 
 REGION: Final = "us-east-1"
 """Where a server other than AWS's names no region, it takes this one."""
@@ -43,6 +43,13 @@ RETRIES: Final = 3
 RETRY_SECONDS: Final = 20
 """For all attempts of one request. Then the table is retried as at any sink that does not answer."""
 
+CA_FILE: Final = "headgate.ca-file"
+"""The property by which ``iceberg/files.py`` learns of the CA. pyiceberg has none for it."""
+
+_CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
+CA_FILE_BYTES_MAX: Final = 1 << 20
+"""More than a machine's whole list of CAs. A feed names the file, so it may be any."""
+
 _TOKEN: Final = "AWS_SESSION_TOKEN"  # noqa: S105 - its name
 
 _PASSED: Final = PassedTrials()
@@ -52,11 +59,15 @@ CONTENDERS: Final = 8
 
 
 class Access(msgspec.Struct, frozen=True):
-    """How the store is used now. ``keys``: id, key and, if there is one, the token; none if the machine has them."""
+    """How the store is used now. ``keys``: id, key and, if there is one, the token; none if the machine has them.
+
+    ``ca_file``: whose signature the server's certificate may have; None for those that the libraries trust.
+    """
 
     endpoint: str
     region: str
     keys: tuple[str, ...]
+    ca_file: Path | None = None
 
     def __repr__(self) -> str:
         """Without keys."""
@@ -90,6 +101,7 @@ class Access(msgspec.Struct, frozen=True):
             "timeout": f"{SMALL_SECONDS if is_small else ANSWER_SECONDS}s",
             "max_retries": str(1 if is_small else RETRIES),
             "retry_timeout": f"{SMALL_SECONDS if is_small else RETRY_SECONDS}s",
+            **({} if self.ca_file is None else {"certificate_path": str(self.ca_file)}),
             **{f"aws_{name}": value for name, value in self.named_keys.items()},
         }
 
@@ -99,6 +111,7 @@ class Access(msgspec.Struct, frozen=True):
             "s3.endpoint": self.endpoint,
             "s3.region": self.region,
             "s3.connect-timeout": str(CONNECT_SECONDS),
+            **({} if self.ca_file is None else {CA_FILE: str(self.ca_file)}),
             **{f"s3.{name.replace('_', '-')}": value for name, value in self.named_keys.items()},
         }
 
@@ -140,7 +153,7 @@ class StoreFiles:
                 f"{_TOKEN}, which libraries would send with it. Unset the variable, or give "
                 f"{target.options.store}.session_token_file"
             )
-        return Access(target.endpoint, target.store.region or REGION, keys)
+        return Access(target.endpoint, target.store.region or REGION, keys, _ca_file(target))
 
     def delta_options(self, *, is_small: bool) -> dict[str, str]:
         """See Files."""
@@ -261,6 +274,7 @@ class StoreFiles:
                 "allow_http": access.is_plain,
                 "connect_timeout": f"{CONNECT_SECONDS}s",
                 "timeout": f"{ANSWER_SECONDS}s",
+                **({} if access.ca_file is None else {"root_certificate": access.ca_file.read_bytes()}),
             },
             retry_config={"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
             **keys,
@@ -306,6 +320,27 @@ def _write(store: Any, name: str) -> int:
 
     obstore.put(store, name, b"")
     return 1
+
+
+def _ca_file(target: Target) -> Path | None:
+    """The file with the CA's certificates. Raises SinkRefusedError for one that a library would fail at, or ignore."""
+    file = target.store.ca_file
+    if file is None:
+        return None
+    option = f"{target.options.store}.ca_file"
+    try:
+        # A pipe or a device has no end that could be read to.
+        is_pem = file.stat().st_size <= CA_FILE_BYTES_MAX and file.is_file() and _CERTIFICATE in file.read_bytes()
+    except OSError as error:
+        raise SinkRefusedError(
+            f"{option}: cannot read {file} ({error.strerror}). Put it wherever coordinators and agents run, readable "
+            "for them, or correct the option"
+        ) from error
+    if not is_pem:
+        raise SinkRefusedError(
+            f"{option}: {file} is not a file with a certificate in PEM form. Name the file of the CA's certificate"
+        )
+    return file
 
 
 def _key(file: Path, store: str) -> str:

@@ -24,6 +24,10 @@ _SILENT: Final = (
     "connection closed before message completed",
 )
 
+_UNTRUSTED: Final = ("InvalidCertificate(", "invalid peer certificate", "curlCode: 51", "curlCode: 60")
+"""Where the server's certificate has expired, is for another host, or is signed by a CA that is not trusted: texts of
+obstore, of delta-rs, and two of Arrow."""
+
 _KEYS: Final = "Correct the files in {store}. They are read again for each attempt"
 _CHAIN: Final = "Correct the keys of this machine (environment or role), or name files in {store}"
 _REFUSED: Final = {
@@ -94,6 +98,11 @@ def _codes(text: str) -> dict[str, str]:
 def store_error(text: str, doing: str, told: Told) -> SinkError:
     """The error of a sink that ``text``, a library's, stands for."""
     at = f"{doing}: the object store at {told.endpoint}"
+    if any(words in text for words in _UNTRUSTED):
+        return SinkRefusedError(
+            f"{at} has a certificate that is not trusted. Name the file with its CA's certificate in {told.store}"
+            ".ca_file, or renew a certificate that has expired or is for another host"
+        )
     status = _STATUS.search(text)
     number = None if status is None else status["rust"] or status["aws"]
     code = code_in(text) or _NO_ANSWER_TO_HEAD.get(number or "")
