@@ -17,7 +17,7 @@ from headgate.migration.core.spec import MigrationSpec, may_lose, parse_spec, wr
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import Statement, StatementError
 from headgate.migration.strategies.contract import RefusedError, Table
-from headgate.migration.strategies.delegating import Delegating
+from headgate.migration.strategies.delegating import Delegating, done_directly
 from headgate.migration.strategies.planning import allowing, check_named
 from headgate.records.migration import MigrationRecorded, MigrationStrategy
 
@@ -109,17 +109,5 @@ def _with(spec: MigrationSpec, found: str) -> MigrationSpec:
 
 
 def _directly(spec: MigrationSpec) -> MigrationSpec:
-    """The wanted statement itself, done directly."""
-    return msgspec.structs.replace(
-        spec,
-        strategy=MigrationStrategy.DIRECT,
-        declarative=False,
-        prefer_instant=False,
-        topic=None,
-        registry=None,
-        threads_running_max=None,
-        lag_seconds_max=None,
-        replicas=(),
-        feed_lags_max={},
-        tool_options=(),
-    )
+    """The wanted statement itself."""
+    return msgspec.structs.replace(done_directly(spec), declarative=False)

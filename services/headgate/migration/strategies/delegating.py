@@ -3,9 +3,12 @@
 from abc import ABC, abstractmethod
 from typing import Any
 
+import msgspec
+
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.direct import DirectStrategy
+from headgate.records.migration import MigrationStrategy
 
 
 class Delegating(ABC):
@@ -58,3 +61,19 @@ class Delegating(ABC):
         """Let go of the database."""
         self._other.close()
         self._direct.close()
+
+
+def done_directly(spec: MigrationSpec) -> MigrationSpec:
+    """The same for strategy direct: without the options that only a strategy which copies the table has."""
+    return msgspec.structs.replace(
+        spec,
+        strategy=MigrationStrategy.DIRECT,
+        prefer_instant=False,
+        topic=None,
+        registry=None,
+        threads_running_max=None,
+        lag_seconds_max=None,
+        replicas=(),
+        feed_lags_max={},
+        tool_options=(),
+    )

@@ -14,8 +14,8 @@ from headgate.migration.core.spec import MigrationSpec, parse_spec, written
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import StatementError
 from headgate.migration.strategies.contract import RefusedError
-from headgate.migration.strategies.delegating import Delegating
-from headgate.records.migration import MigrationRecorded, MigrationStrategy
+from headgate.migration.strategies.delegating import Delegating, done_directly
+from headgate.records.migration import MigrationRecorded
 
 _ALGORITHM: Final = "\n, ALGORITHM=INSTANT"
 """If the table itself cannot (it has been changed so too often), MariaDB refuses, instead of copying under a lock.
@@ -63,18 +63,7 @@ class InstantFirst(Delegating):
     def _at_once(self, spec: MigrationSpec) -> MigrationSpec:
         """The same change, done directly."""
         suffix = _ALGORITHM if self._server.dialect == "mysql" else ""
-        return msgspec.structs.replace(
-            spec,
-            statement=spec.statement.rstrip().rstrip(";") + suffix,
-            strategy=MigrationStrategy.DIRECT,
-            prefer_instant=False,
-            topic=None,
-            registry=None,
-            threads_running_max=None,
-            lag_seconds_max=None,
-            replicas=(),
-            feed_lags_max={},
-        )
+        return msgspec.structs.replace(done_directly(spec), statement=spec.statement.rstrip().rstrip(";") + suffix)
 
     def _for(self, effect: Any) -> tuple[Any, Any]:
         if not effect.record.is_immediate:

@@ -12,9 +12,7 @@ gh-ost cannot be had where Headgate is built: this is tested against a program t
 import os
 import re
 import socket
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +24,7 @@ from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec, pars
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Plan, RefusedError
 from headgate.migration.strategies.tools.output import printed
-from headgate.migration.strategies.tools.tool import CHECK_SECONDS_MAX, Run, Tools, ToolStrategy, copy_name
+from headgate.migration.strategies.tools.tool import Run, Tools, ToolStrategy, copy_name
 from headgate.records.migration import MigrationRecorded
 
 HOOK: Final = Path(__file__).with_name("gh_ost_hook.py")
@@ -107,22 +105,12 @@ class GhOstStrategy(ToolStrategy):
 
     def _try_out(self, program: str, statement: Statement, plan: Plan, spec: MigrationSpec) -> None:
         """Without --execute it does everything but copying and cutting over, and drops what it has made."""
-        with tempfile.TemporaryDirectory(prefix="headgate-tool-") as folder:
-            file = Path(folder, "client.cnf")
-            file.touch(mode=0o600)
-            file.write_text(self._credentials(), encoding="utf-8")
-            options = self._options(statement, spec, (plan.before.schema, plan.before.name), self._name(plan, 0), file)
-            try:
-                done = subprocess.run(
-                    [program, *options, f"--serve-socket-file={SOCKET}"],
-                    capture_output=True,
-                    stdin=subprocess.DEVNULL,
-                    check=False,
-                    timeout=CHECK_SECONDS_MAX,
-                    cwd=folder,
-                )
-            except (OSError, subprocess.TimeoutExpired) as error:
-                raise RefusedError(f"{program} cannot be tried out: {error}") from error
+
+        def options(file: Path) -> list[str]:
+            table = plan.before.schema, plan.before.name
+            return [*self._options(statement, spec, table, self._name(plan, 0), file), f"--serve-socket-file={SOCKET}"]
+
+        done = self._dry_run(program, options)
         if done.returncode != 0:
             lines = printed(done)
             fatal = [line for line in lines if "FATAL" in line] or lines

@@ -8,8 +8,6 @@ removed by us.
 """
 
 import re
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +17,7 @@ from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Plan, RefusedError
 from headgate.migration.strategies.tools.output import printed
-from headgate.migration.strategies.tools.tool import CHECK_SECONDS_MAX, Run, Tools, ToolStrategy, copy_name
+from headgate.migration.strategies.tools.tool import Run, Tools, ToolStrategy, copy_name
 from headgate.records.migration import MigrationRecorded
 from headgate.records.throttle_reasons import OPERATOR
 
@@ -74,23 +72,13 @@ class PtOscStrategy(ToolStrategy):
 
     def _try_out(self, program: str, statement: Statement, plan: Plan, spec: MigrationSpec) -> None:
         """A dry run: it makes the copy, empty, and drops it again."""
-        with tempfile.TemporaryDirectory(prefix="headgate-tool-") as folder:
-            file = Path(folder, "client.cnf")
-            file.touch(mode=0o600)
-            file.write_text(self._credentials(), encoding="utf-8")
+
+        def options(file: Path) -> list[str]:
             copy = copy_name(plan, self._server.migration, 0, self._server.name_bytes_max)
-            options = self._options(statement, spec, copy, self._dsn(plan.before.schema, plan.before.name, file))
-            try:
-                done = subprocess.run(
-                    [program, _NO_FILES, "--dry-run", *options],
-                    capture_output=True,
-                    stdin=subprocess.DEVNULL,
-                    check=False,
-                    timeout=CHECK_SECONDS_MAX,
-                    cwd=folder,
-                )
-            except (OSError, subprocess.TimeoutExpired) as error:
-                raise RefusedError(f"{program} cannot be tried out: {error}") from error
+            table = self._dsn(plan.before.schema, plan.before.name, file)
+            return [_NO_FILES, "--dry-run", *self._options(statement, spec, copy, table)]
+
+        done = self._dry_run(program, options)
         if done.returncode != 0:
             lines = printed(done)
             raise RefusedError(f"{self.name} --dry-run (exit code {done.returncode}): {' '.join(lines[-3:])}")

@@ -13,8 +13,10 @@ through the program: they do not pass through Spark.
 
 import re
 import shutil
+import subprocess
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -325,6 +327,24 @@ class ToolStrategy(ABC):
 
     def _folder(self) -> ToolFolder:
         return ToolFolder(self._tools().folder, self._server.migration)
+
+    def _dry_run(self, program: str, options: Callable[[Path], Sequence[str]]) -> "subprocess.CompletedProcess[bytes]":
+        """Run the program to its end. ``options``: for the path of the file with its user and password."""
+        with tempfile.TemporaryDirectory(prefix="headgate-tool-") as folder:
+            file = Path(folder, "client.cnf")
+            file.touch(mode=0o600)
+            file.write_text(self._credentials(), encoding="utf-8")
+            try:
+                return subprocess.run(
+                    [program, *options(file)],
+                    capture_output=True,
+                    stdin=subprocess.DEVNULL,
+                    check=False,
+                    timeout=CHECK_SECONDS_MAX,
+                    cwd=folder,
+                )
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise RefusedError(f"{program} cannot be tried out: {error}") from error
 
     def _note(self) -> str:
         pid = None if self._process is None else self._process.pid
