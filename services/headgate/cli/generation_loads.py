@@ -4,12 +4,10 @@ Writers report what they write. ``--measure-log`` measures the log itself instea
 older version: how far the partitions' ends move, which counts the marks of transactions too, and which keys come last.
 """
 
-import time
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
 import typer
-from confluent_kafka.admin import OffsetSpec
 from msgspec.structs import asdict
 
 from headgate.app.exit_codes import CommandError, ExitCode
@@ -19,28 +17,17 @@ from headgate.cli.options import ClusterOptions, CommandGroup, Format
 from headgate.cli.output import Output, note, show_object
 from headgate.cli.requests import OutcomeOptions
 from headgate.eventlog.clock import wall_ms
-from headgate.eventlog.kafka import KafkaLog
-from headgate.eventlog.leaders import offsets_of
-from headgate.eventlog.log import Partition
-from headgate.eventlog.partition_reader import PartitionReader
 from headgate.generation.changelog.core.life import REPORT_SECONDS
-from headgate.generation.changelog.core.planning import Load, Policy, PolicyError, plan
+from headgate.generation.changelog.core.planning import Policy, PolicyError, plan
 from headgate.generation.changelog.core.reported_loads import SILENT_SECONDS, ReportedLoads, ages_of, sum_loads
-from headgate.generation.core.ranges import LogMap, LogStream
-from headgate.generation.core.stream_id import StreamId
-from headgate.generation.core.tokens import token_of_key
+from headgate.generation.changelog.shell.measured_loads import measured_loads
+from headgate.generation.core.ranges import LogMap
 from headgate.generation.shell.tail import GenerationTail
 from headgate.records.generation import LoadPolicy
 
 __all__ = ["autoscale", "rebalance", "reported_loads"]
 
 autoscale = CommandGroup(help="Let the owner split and merge streams by load.", no_args_is_help=True)
-
-SAMPLE_MESSAGES: Final = 2_000
-"""A stream's last messages, whose keys stand for its load."""
-
-SAMPLE_SECONDS_MAX: Final = 2.0
-"""For the sample of one stream: it is an estimate."""
 
 
 def rebalance(
@@ -79,7 +66,7 @@ def rebalance(
             _tell(name, known, reported)
             made = plan(policy, known, reported.streams, merge=reported.is_complete)
         else:
-            made = plan(policy, known, _measured(log, record_of(tail, name).topic, known, measure_log))
+            made = plan(policy, known, measured_loads(log.connection, record_of(tail, name).topic, known, measure_log))
         for each in made.changes:
             what = "merge" if not each.cuts else f"cut behind {', '.join(map(str, each.cuts))}"
             note(f"{what}: {', '.join(map(str, each.streams))} ({each.why})")
@@ -194,35 +181,3 @@ def _tell(name: str, known: LogMap, reported: ReportedLoads) -> None:
             f"generation {known.generation}: start its writers (they report every {REPORT_SECONDS:.0f} s), "
             "or measure the log itself with --measure-log 5",
         )
-
-
-def _measured(log: KafkaLog, topic: str, known: LogMap, seconds: float) -> dict[StreamId, Load]:
-    """What each stream bears now, by how far its partition's end moves; and which keys its last changes had."""
-    before = _ends(log, topic, known)
-    time.sleep(seconds)
-    after = _ends(log, topic, known)
-    loads = {}
-    for stream in known.streams:
-        moved = after[stream.partition] - before[stream.partition]
-        sample = _sample(log, topic, stream, after[stream.partition]) if moved else ()
-        loads[stream.id] = Load(moved / seconds, seconds, sample)
-    return loads
-
-
-def _ends(log: KafkaLog, topic: str, known: LogMap) -> dict[int, int]:
-    places = [Partition(topic, stream.partition) for stream in known.streams]
-    ends = offsets_of(log.connection, places, OffsetSpec.latest(), "measuring load")
-    return {at.number: offset for at, offset in ends.items()}
-
-
-def _sample(log: KafkaLog, topic: str, stream: LogStream, end: int) -> tuple[tuple[int, float], ...]:
-    at, counted = Partition(topic, stream.partition), dict[int, float]()
-    first = max(stream.start_offset, end - SAMPLE_MESSAGES)
-    deadline = time.monotonic() + SAMPLE_SECONDS_MAX
-    with PartitionReader(log.connection, {at: first}, client_id="headgate-sample") as reader:
-        while reader.positions()[at] < end and (left := deadline - time.monotonic()) > 0:
-            for message in reader.poll(SAMPLE_MESSAGES, left):
-                if message.key() is not None:
-                    token = token_of_key(message.key())
-                    counted[token] = counted.get(token, 0.0) + 1.0
-    return tuple(sorted(counted.items()))

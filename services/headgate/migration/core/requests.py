@@ -18,7 +18,7 @@ from headgate.migration.core.scheduling import (
     stop,
 )
 from headgate.migration.core.spec import TOOLS, MigrationSpec, MigrationSpecError, parse_request, written
-from headgate.migration.core.state import PENDING, TERMINAL, PlacedRequest
+from headgate.migration.core.state import PENDING, TERMINAL
 from headgate.migration.core.transitions import Signal, first_state
 from headgate.migration.core.turns import is_same_database
 from headgate.records.control import OutcomeStatus
@@ -33,6 +33,7 @@ from headgate.records.migration import (
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import NOT_FOUND, coded
 from headgate.runtime.machine import EffectFailed
+from headgate.runtime.placed import Placed
 
 __all__ = [
     "answer",
@@ -229,7 +230,7 @@ def examined(draft: Draft, effect: ExamineMigration, result: object) -> None:
     _answer_unexamined(draft, effect.spec.database)
 
 
-def _accept(draft: Draft, effect: ExamineMigration, result: Examined, placed: PlacedRequest) -> None:
+def _accept(draft: Draft, effect: ExamineMigration, result: Examined, placed: Placed[MigrationRequested]) -> None:
     spec = effect.spec
     accepted = MigrationSpec(
         **{name: getattr(spec, name) for name in spec.__struct_fields__} | {"found": result.statement}
