@@ -1,6 +1,6 @@
 """URLs of servers that are asked over HTTP: a schema registry, an object store, a server that gives tokens.
 
-Errors never quote a URL: whoever writes one that is refused may have written a secret into it.
+Errors never quote a URL, because one that is refused may contain a secret.
 """
 
 from typing import Final, NamedTuple

@@ -160,7 +160,7 @@ class ProgressTables(ABC):
 
     @abstractmethod
     def lock_known_columns(self, rows: ClaimedRows, empty: str) -> None:
-        """Lock the row of known columns until the transaction's end; ``empty`` if this incarnation has none."""
+        """Lock the row of known columns until the transaction's end; it is made with ``empty``, if there is none."""
 
     @abstractmethod
     def store_source_table(self, rows: ClaimedRows, text: str) -> str:
@@ -178,21 +178,25 @@ class ProgressTables(ABC):
         )
         return str(found[0][0]) if found else None
 
-    def known_columns(self, rows: ClaimedRows, *, is_locked: bool = False) -> str | None:
-        """What is kept of the table's columns in the claim's incarnation. ``is_locked``: by this session."""
+    def known_columns(self, rows: ClaimedRows, *, is_locked: bool = False) -> tuple[int, str] | None:
+        """The incarnation in which something was kept of the table's columns last, and what.
+
+        ``is_locked``: by this session.
+        """
         if not is_locked and not self.has("known_columns"):
             return None
         found = self.session.execute(
-            f"SELECT known FROM headgate.known_columns WHERE {MINE} AND incarnation = %(incarnation)s"
+            f"SELECT incarnation, known FROM headgate.known_columns WHERE {MINE}"
             f"{' FOR UPDATE' if is_locked else ''}",  # not as an older snapshot of the transaction has it
             values_of(rows),
         )
-        return str(found[0][0]) if found else None
+        return (int(found[0][0]), str(found[0][1])) if found else None
 
     def store_known_columns(self, rows: ClaimedRows, known: str) -> None:
         """Replace what is kept of the table's columns, under the lock."""
         self.session.execute(
-            f"UPDATE headgate.known_columns SET known = %(known)s WHERE {MINE} AND incarnation = %(incarnation)s",
+            f"UPDATE headgate.known_columns SET known = %(known)s, incarnation = %(incarnation)s WHERE {MINE} "
+            "AND incarnation <= %(incarnation)s",
             values_of(rows) | {"known": known},
         )
 

@@ -12,18 +12,57 @@ import msgspec
 from headgate.records.control import Positions
 from headgate.sinks.contract import Claim
 
-__all__ = ["ColumnKeepingSink", "ColumnNumbers", "KnownColumns"]
+__all__ = ["ColumnKeepingSink", "ColumnNumbers", "ExcludedColumns", "KnownColumns"]
 
 
 class ColumnNumbers(msgspec.Struct, frozen=True):
     """Numbers by which the source's catalogue identifies columns.
 
     ``table``: PostgreSQL's ``oid`` of the table. ``columns``: column, under the sink's name → ``attnum``, which is
-    never used again for another column of that table.
+    never used again for another column of that table. ``excluded``: the same of columns that the feed leaves out, under
+    the source's names. A source without numbers has an empty ``table``, no ``columns``, and 0 for each excluded one.
     """
 
     table: str
     columns: Mapping[str, int]
+    excluded: Mapping[str, int] = {}
+
+
+class ExcludedColumns(msgspec.Struct, frozen=True):
+    """Columns of the source that the feed leaves out, for as long as the feed has the table.
+
+    ``table``: see ColumnNumbers. ``columns``: column → the numbers that it has had there; 0 where they are not known,
+    or were those of another table.
+    """
+
+    table: str = ""
+    columns: Mapping[str, tuple[int, ...]] = {}
+
+    def met(self, now: ColumnNumbers) -> "ExcludedColumns":
+        """The same with those that the source has now."""
+        if not self.columns and not now.excluded:
+            return self
+        before = self.columns if now.table == self.table else dict.fromkeys(self.columns, (0,))
+        found = {
+            name: tuple(sorted({*filter(None, before.get(name, ())), number})) for name, number in now.excluded.items()
+        }
+        return ExcludedColumns(now.table, {**before, **found})
+
+    def former_names(self, name: str, now: ColumnNumbers | None, exclude: Iterable[str]) -> dict[str, bool]:
+        """Columns of ``exclude`` that may have the name ``name`` by now → whether numbers prove it.
+
+        Without numbers, it may be each that the source does not have any more.
+        """
+        if now is None:
+            return {}
+        is_same, number, found = bool(now.table) and now.table == self.table, now.columns.get(name), {}
+        for old in exclude:
+            numbers = self.columns.get(old, ())
+            if is_same and number in numbers:
+                found[old] = True
+            elif numbers and old not in now.excluded and (not is_same or 0 in numbers):
+                found[old] = False
+        return found
 
 
 class KnownColumns(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +73,7 @@ class KnownColumns(msgspec.Struct, frozen=True, kw_only=True):
     over, so rows lack their values. ``former``: a column's name in older changes → the name that the source and the
     sink's table have for it. It holds for changes before ``until`` (partition → offset): behind it another column may
     have the name. ``first``: column that was added to a lake, which keeps no defaults → what rows have in it whose
-    changes are from before, as text.
+    changes are from before, as text. ``excluded``: columns that the table must not get by another name either.
     """
 
     applied: tuple[str, ...] = ()
@@ -43,6 +82,11 @@ class KnownColumns(msgspec.Struct, frozen=True, kw_only=True):
     former: Mapping[str, str] = {}
     until: Mapping[int, int] = {}
     first: Mapping[str, str] = {}
+    excluded: ExcludedColumns = ExcludedColumns()
+
+    def in_later_incarnation(self) -> "KnownColumns":
+        """What still holds where all changes are applied again: of older ones, and of the source."""
+        return KnownColumns(first=self.first, excluded=self.excluded)
 
     def with_applied(self, columns: Iterable[str]) -> "KnownColumns":
         """The same after rows were written to a table with these columns."""
@@ -50,9 +94,13 @@ class KnownColumns(msgspec.Struct, frozen=True, kw_only=True):
 
     def with_numbers(self, numbers: ColumnNumbers) -> "KnownColumns":
         """The same with these numbers; those of the table's other columns stay, since a column may come back."""
-        if self.numbers is not None and self.numbers.table == numbers.table:
-            numbers = ColumnNumbers(numbers.table, {**self.numbers.columns, **numbers.columns})
-        return msgspec.structs.replace(self, numbers=numbers)
+        excluded, before = self.excluded.met(numbers), self.numbers
+        if not numbers.table:
+            return msgspec.structs.replace(self, excluded=excluded)
+        columns = numbers.columns
+        if before is not None and before.table == numbers.table:
+            columns = {**before.columns, **columns}
+        return msgspec.structs.replace(self, numbers=ColumnNumbers(numbers.table, columns), excluded=excluded)
 
     def with_restored(self, columns: Iterable[str]) -> "KnownColumns":
         """The same with these columns waiting for their values, and no others."""

@@ -52,7 +52,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     sink's table has no row, and no row that is older than the columns can still come. ``types``: column → the user's
     type. ``shown``: the statement that MySQL and MariaDB print for the sink's table. ``kept``: what the sink keeps of
     its columns, ``numbers``: those of the source's columns now. ``is_refilled``: all rows are copied next. ``masked``:
-    columns of the sink with other values than the source's, which a column must not get by another name.
+    columns of the sink with other values than the source's, which a column must not get by another name. ``exclude``:
+    columns of the source that the sink must not get by another name either.
     """
 
     sink: Sink
@@ -64,6 +65,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     numbers: ColumnNumbers | None = None
     is_refilled: bool = False
     masked: frozenset[str] = frozenset()
+    exclude: tuple[str, ...] = ()
 
 
 class Alteration(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,12 +112,15 @@ def plan_alteration(source: Definition, sink: SinkDefinition, lacking: Mapping[s
     lost = tuple(_lost(sink, column) for column in wanted if planner.is_lost(column))
     if lost:
         return Alteration(name=name, schema=sink.schema, lost=lost)
-    renamed = {column: former for column in wanted if (former := planner.former(column)) is not None}
+    renamed: dict[str, str] = {}
     for column in wanted:
-        if column in renamed:
-            continue
         try:
-            added.append(planner.added(column, lacking[column]))
+            planner.check_excluded(column)
+            former = planner.former(column)
+            if former is None:
+                added.append(planner.added(column, lacking[column]))
+            else:
+                renamed[column] = former
         except _NotAddedError as error:
             refusals.append(f"column {column} of table {name} was not added: {error}")
     refusals += _not_renamed(sink, renamed)
@@ -188,6 +193,25 @@ class _Planner:
             return False
         folded = self._at_sink.folded
         return folded(name) in map(folded, self._known.kept.applied)
+
+    def check_excluded(self, name: str) -> None:
+        """Raise _NotAddedError for a column that is, or may be, one that the feed leaves out, by a new name."""
+        known = self._known
+        former = known.kept.excluded.former_names(name, known.numbers, known.exclude)
+        proven = [old for old, is_proven in former.items() if is_proven]
+        if proven:
+            raise _NotAddedError(
+                f"it is the new name of {proven[0]}, which columns.exclude leaves out. Add {name} to columns.exclude "
+                f"and keep {proven[0]} there, because older changes have it. If the sink is to have it, remove "
+                f"{proven[0]} from columns.exclude"
+            )
+        if former:
+            names = shown_names(list(former))
+            raise _NotAddedError(
+                f"it may be the new name of {names}, which columns.exclude leaves out and the source's table does not "
+                f"have any more. If it was renamed, add {name} to columns.exclude. If it is new, remove {names} from "
+                "columns.exclude"
+            )
 
     def former(self, name: str) -> str | None:
         """The sink's column that has the name at the source by now, as the source's catalogue proves."""

@@ -38,7 +38,7 @@ from headgate.sources.database import as_source_errors, source_target
 from headgate.sources.table_names import source_table
 from headgate.sources.table_options import spec_of
 from headgate.tables.alteration import Alteration, Known, names_of, plan_alteration
-from headgate.tables.catalogues import open_catalogue
+from headgate.tables.catalogues import Catalogue, open_catalogue
 from headgate.tables.executing import TRIES, TakenError, execute_at_mysql, execute_at_postgresql
 from headgate.tables.fitting import plan_fitting
 from headgate.tables.keyed import keyed_definition
@@ -172,19 +172,29 @@ def check_restored(spec: FeedSpec, plan: SpanPlan, restored: Sequence[str]) -> N
 
 
 def source_numbers(spec: FeedSpec, plan: SpanPlan, said: Said) -> ColumnNumbers | None:
-    """What identifies the table's columns at the source now, under the sink's names; None where nothing does.
+    """What identifies the table's columns at the source now; None where nothing does and none is left out.
 
     Raises SourceError.
     """
-    database = spec.source.database
+    database, shape = spec.source.database, spec_of(spec, plan).columns
     target = None if database is None else source_target(database)
-    if target is None or kind_of(target.dsn, target.options).name != "postgresql":
+    if target is None or (kind_of(target.dsn, target.options).name != "postgresql" and not shape.exclude):
         return None
     with as_source_errors(), open_catalogue(target) as source:
         name = source_table(spec, plan.table, plan.topic, has=source.has, said=said)
-        found = None if name is None else source.column_numbers(name)
-    shape = spec_of(spec, plan).columns
-    return None if found is None else ColumnNumbers(found.table, with_target_names(found.columns, shape))
+        return None if name is None else _numbers(source, name, shape)
+
+
+def _numbers(source: Catalogue, name: str, shape: ColumnOptions) -> ColumnNumbers | None:
+    found, exclude = source.column_numbers(name), shape.exclude or ()
+    if found is not None:
+        excluded = {column: found.columns[column] for column in exclude if column in found.columns}
+        return ColumnNumbers(found.table, with_target_names(found.columns, shape), excluded)
+    definition = source.definition(name) if exclude else None
+    if definition is None:
+        return None
+    there = names_of(definition)
+    return ColumnNumbers("", {}, {column: 0 for column in exclude if column in there})
 
 
 def check_replaced(spec: FeedSpec, plan: SpanPlan, replaced: Sequence[str]) -> None:
@@ -263,8 +273,7 @@ def _both(
             definition = keyed_definition(definition, spec_of(spec, plan).key)
             shape = spec_of(spec, plan).columns
             missing = with_target_names(source.missing_values(name), shape)
-            found = source.column_numbers(name)
-            numbers = None if found is None else ColumnNumbers(found.table, with_target_names(found.columns, shape))
+            numbers = _numbers(source, name, shape)
         known = Known(
             sink=at_sink.sink(),
             missing=missing,
@@ -273,6 +282,7 @@ def _both(
             types=chosen_types(spec, [plan], at_sink).get((target.schema, target.table), {}),
             shown=at_sink.shown(plan.table),
             masked=frozenset(map(shape.target, shape.mask)),
+            exclude=shape.exclude or (),
         )
     yield shaped_definition(definition, shape), target, known
 

@@ -22,7 +22,7 @@ from headgate.sinks.contract import (
     SinkRefusedError,
     ValueRefusedError,
 )
-from headgate.sinks.known_columns import ColumnNumbers, KnownColumns
+from headgate.sinks.known_columns import ColumnNumbers, ExcludedColumns, KnownColumns
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
@@ -31,7 +31,8 @@ from headgate.sinks.relational.sink import RelationalSink
 pytestmark = pytest.mark.integration
 
 FEED = FeedIdentity("c", "0-1", "f")
-NUMBERS = ColumnNumbers("16384", {"id": 1, "a": 2})
+NUMBERS = ColumnNumbers("16384", {"id": 1, "a": 2}, {"ssn": 3})
+LEFT_OUT = KnownColumns(excluded=ExcludedColumns("16384", {"ssn": (3,)}))
 
 
 class Bench:
@@ -105,7 +106,7 @@ def test_numbers_are_kept_beside_the_columns_only_under_the_claim_at_its_positio
     writer = bench.sink.writer()
     writer.apply(bench.batch(bench.claimed, 0, id=1, a=1))
     bench.sink.change_known_columns(bench.claimed, {0: 1}, lambda known: known.with_numbers(NUMBERS))
-    wanted = KnownColumns(applied=("a", "id"), numbers=NUMBERS)
+    wanted = msgspec.structs.replace(LEFT_OUT, applied=("a", "id"), numbers=ColumnNumbers("16384", {"id": 1, "a": 2}))
     assert bench.kept == wanted
     with pytest.raises(SinkMovedError):
         bench.sink.change_known_columns(bench.claimed, {0: 0}, lambda known: known.with_restored(["a"]))
@@ -116,12 +117,13 @@ def test_numbers_are_kept_beside_the_columns_only_under_the_claim_at_its_positio
 def test_a_rewind_begins_anew_and_a_removed_feed_leaves_nothing(bench: Bench) -> None:
     writer = bench.sink.writer()
     writer.apply(bench.batch(bench.claimed, 0, id=1, a=1))
+    bench.sink.change_known_columns(bench.claimed, {0: 1}, lambda known: known.with_numbers(NUMBERS))
     bench.claimed = bench.claim(2, incarnation=2)
-    assert bench.kept == KnownColumns()
+    assert bench.kept == LEFT_OUT
     bench.run("ALTER TABLE t DROP COLUMN a")
     again = bench.sink.writer()
     again.apply(bench.batch(bench.claimed, 0, id=1))
-    assert bench.kept == KnownColumns(applied=("id",))
+    assert bench.kept == KnownColumns(applied=("id",), excluded=LEFT_OUT.excluded)
     for each in (writer, again):
         each.close()
     bench.sink.seal(bench.claimed)

@@ -14,11 +14,12 @@ from psycopg.conninfo import make_conninfo
 
 from fixtures.services import mariadb_execute
 from fixtures.spare_databases import SpareDatabases
+from headgate.config.columns import ColumnOptions
 from headgate.config.feed import FeedSpec
 from headgate.databases.address import Target
 from headgate.records.control import SpanPlan
 from headgate.sinks.contract import SinkError, SinkRefusedError
-from headgate.sinks.known_columns import KnownColumns
+from headgate.sinks.known_columns import ColumnNumbers, KnownColumns
 from headgate.tables.catalogues import open_catalogue
 from headgate.tables.evolution import (
     NotAlteredError,
@@ -355,6 +356,30 @@ def test_a_column_that_postgresql_proves_to_be_renamed_is_renamed_once(pair: Pai
     assert [each.exception() for each in done] == [None] * 3
     assert pair.sink.execute(f"SELECT id, new FROM {pair.sink.name}") == [(1, 5)]
     assert list(pair.sink.columns()) == ["id", "new"]
+
+
+@pairs((PG, PG), (MY, PG), (MY, MY))
+def test_a_column_that_is_left_out_does_not_come_by_a_new_name(pair: Pair) -> None:
+    pair.source.execute(f"ALTER TABLE {pair.source.name} ADD COLUMN ssn int")
+    feed = pair.feed().model_copy(update={"columns": ColumnOptions(exclude=("ssn",))})
+    kept = KnownColumns().with_numbers(numbers_of(feed, pair))
+    pair.source.execute(f"ALTER TABLE {pair.source.name} RENAME COLUMN ssn TO digits")
+    with pytest.raises(NotAlteredError, match=r"the new name of ssn, which columns\.exclude leaves out"):
+        add_columns(feed, pair.plan, {"digits": ""}, said, kept)
+    assert list(pair.sink.columns()) == ["id"]
+
+    kept = kept.with_numbers(numbers_of(feed, pair))
+    with pytest.raises(NotAlteredError, match="the new name of ssn"):
+        add_columns(feed, pair.plan, {"digits": ""}, said, kept)
+    taken_in = feed.model_copy(update={"columns": ColumnOptions()})
+    assert add_columns(taken_in, pair.plan, {"digits": ""}, said, kept)
+    assert list(pair.sink.columns()) == ["id", "digits"]
+
+
+def numbers_of(feed: FeedSpec, pair: Pair) -> ColumnNumbers:
+    found = source_numbers(feed, pair.plan, said)
+    assert found is not None
+    return found
 
 
 @pairs((PG, PG), (MY, PG))

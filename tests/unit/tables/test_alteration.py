@@ -1,5 +1,7 @@
 """Columns that a sink's table gets because the source's has got them: what is added, what is refused, and why."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -282,3 +284,73 @@ def test_a_masked_column_is_not_renamed_to_one_that_is_not_masked() -> None:
     assert 'RENAME COLUMN "old" TO "new"' in found.refusals[0]
     unproven = plan(postgres_column("new", "text"), sink=sink, known=msgspec.structs.replace(known, numbers=None))
     assert "If it was renamed, the column is masked under its former name only, so add" in unproven.refusals[0]
+
+
+def excluding(before: ColumnNumbers, now: ColumnNumbers | None, *exclude: str, **kept: Any) -> Known:
+    known = KnownColumns(applied=("id",), **kept).with_numbers(before)
+    return msgspec.structs.replace(POSTGRESQL, kept=known, numbers=now, exclude=exclude)
+
+
+BEFORE = ColumnNumbers("16384", {"id": 1}, {"ssn": 2})
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        ColumnNumbers("16384", {"id": 1, "number": 2}),
+        ColumnNumbers("16384", {"id": 1, "number": 2}, {"ssn": 3}),
+    ],
+    ids=["renamed", "renamed, and another column has its name"],
+)
+def test_an_excluded_column_does_not_arrive_by_its_new_name(now: ColumnNumbers) -> None:
+    known = excluding(BEFORE, now, "ssn")
+    for kept in (known.kept, known.kept.with_numbers(now), known.kept.in_later_incarnation()):
+        found = plan(postgres_column("number", "text"), known=msgspec.structs.replace(known, kept=kept))
+        assert (found.statements, len(found.refusals)) == ((), 1)
+        assert "it is the new name of ssn, which columns.exclude leaves out. Add number to" in found.refusals[0]
+
+
+def test_a_column_that_was_applied_before_it_was_excluded_is_not_renamed_at_the_sink() -> None:
+    now = ColumnNumbers("16384", {"id": 1, "number": 2})
+    known = excluding(BEFORE, now, "ssn", numbers=ColumnNumbers("16384", {"id": 1, "ssn": 2}))
+    found = plan(postgres_column("number", "text"), sink=numbered(ID, postgres_column("ssn", "text")), known=known)
+    assert (found.statements, len(found.refusals)) == ((), 1)
+    assert "it is the new name of ssn" in found.refusals[0]
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (ColumnNumbers("", {}, {"ssn": 0}), ColumnNumbers("", {})),
+        (BEFORE, ColumnNumbers("99999", {"id": 1, "number": 2})),
+    ],
+    ids=["no numbers", "the source's table was made again"],
+)
+def test_where_nothing_proves_it_each_new_column_may_be_an_excluded_one_that_is_gone(
+    before: ColumnNumbers, now: ColumnNumbers
+) -> None:
+    known = excluding(before, now, "ssn")
+    for kept in (known.kept, known.kept.with_numbers(now)):
+        found = plan(postgres_column("number", "text"), known=msgspec.structs.replace(known, kept=kept))
+        assert (found.statements, len(found.refusals)) == ((), 1)
+        assert "it may be the new name of ssn, which columns.exclude leaves out and the source's" in found.refusals[0]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "exclude"),
+    [
+        (BEFORE, ColumnNumbers("16384", {"id": 1, "new": 3}), ("ssn",)),
+        (BEFORE, ColumnNumbers("16384", {"id": 1, "new": 2}), ()),
+        (BEFORE, ColumnNumbers("99999", {"id": 1, "new": 3}, {"ssn": 2}), ("ssn",)),
+        (ColumnNumbers("", {}, {"ssn": 0}), ColumnNumbers("", {}, {"ssn": 0}), ("ssn",)),
+        (ColumnNumbers("", {}), ColumnNumbers("", {}), ("ssn",)),
+    ],
+    ids=["another column", "not left out any more", "still there in a table made again", "still there", "never there"],
+)
+def test_other_columns_of_a_feed_that_leaves_some_out_are_added(
+    before: ColumnNumbers, now: ColumnNumbers, exclude: tuple[str, ...]
+) -> None:
+    known = excluding(before, now, *exclude)
+    for kept in (known.kept, known.kept.with_numbers(now)):
+        found = plan(postgres_column("new", "text"), known=msgspec.structs.replace(known, kept=kept))
+        assert found.columns == ("new",)

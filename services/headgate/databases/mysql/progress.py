@@ -103,12 +103,10 @@ CREATE TABLE IF NOT EXISTS headgate.known_columns (
 ) ENGINE = InnoDB COMMENT 'Headgate: columns of the tables that it alters'
 """
 
-# Assignments see each other, from left to right.
 _LOCK_KNOWN_COLUMNS: Final = """
 INSERT INTO headgate.known_columns (cluster_id, feed_id, table_name, topic, incarnation, known)
 VALUES (%(cluster)s, %(feed_id)s, %(table)s, %(topic)s, %(incarnation)s, %(empty)s)
-ON DUPLICATE KEY UPDATE known = IF(incarnation < VALUES(incarnation), VALUES(known), known),
-    incarnation = GREATEST(incarnation, VALUES(incarnation))
+ON DUPLICATE KEY UPDATE incarnation = incarnation
 """
 
 _STORE_MARK: Final = """

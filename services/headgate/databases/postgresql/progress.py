@@ -92,9 +92,7 @@ CREATE TABLE IF NOT EXISTS headgate.known_columns (
 _LOCK_KNOWN_COLUMNS: Final = """
 INSERT INTO headgate.known_columns AS kept (cluster_id, feed_id, table_name, topic, incarnation, known)
 VALUES (%(cluster)s, %(feed_id)s, %(table)s, %(topic)s, %(incarnation)s, %(empty)s)
-ON CONFLICT (cluster_id, feed_id, table_name, topic) DO UPDATE SET
-    known = CASE WHEN kept.incarnation < EXCLUDED.incarnation THEN EXCLUDED.known ELSE kept.known END,
-    incarnation = greatest(kept.incarnation, EXCLUDED.incarnation)
+ON CONFLICT (cluster_id, feed_id, table_name, topic) DO UPDATE SET incarnation = kept.incarnation
 """
 
 _STORE_MARK: Final = """

@@ -226,8 +226,7 @@ class Progress(ABC, Generic[S]):
 
     def known_columns(self, claim: Claim) -> KnownColumns:
         """See ColumnKeepingSink."""
-        text = self.tables.known_columns(self.rows(claim, self.name_claimed(claim)))
-        return KnownColumns() if text is None else msgspec.json.decode(text, type=KnownColumns)
+        return _known_columns(claim, self.tables.known_columns(self.rows(claim, self.name_claimed(claim))))
 
     def keep_columns(self, claim: Claim, table: str, columns: Collection[str]) -> None:
         """Keep that rows were written while the table had these columns. Within their transaction, at its end."""
@@ -238,8 +237,7 @@ class Progress(ABC, Generic[S]):
         """Within a transaction that has found the claim to be the sink's: parts of a table change them in turn."""
         mine = self.rows(claim, table)
         self.tables.lock_known_columns(mine, msgspec.json.encode(KnownColumns()).decode())
-        text = self.tables.known_columns(mine, is_locked=True)
-        known = KnownColumns() if text is None else msgspec.json.decode(text, type=KnownColumns)
+        known = _known_columns(claim, self.tables.known_columns(mine, is_locked=True))
         changed = change(known)
         if changed != known:
             self.tables.store_known_columns(mine, msgspec.json.encode(changed).decode())
@@ -265,6 +263,15 @@ class Progress(ABC, Generic[S]):
             if unsealed:
                 raise still_open(identity, unsealed)
             self.tables.forget(mine)
+
+
+def _known_columns(claim: Claim, kept: tuple[int, str] | None) -> KnownColumns:
+    """What is kept of the table, of an earlier incarnation only what still holds."""
+    if kept is None:
+        return KnownColumns()
+    incarnation, text = kept
+    known = msgspec.json.decode(text, type=KnownColumns)
+    return known if incarnation == claim.incarnation else known.in_later_incarnation()
 
 
 def moves_of(ranges: Mapping[int, OffsetRange]) -> dict[int, tuple[int, int]]:
