@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from headgate.config.error_values import are_values_shown
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
 
 __all__ = ["ERROR_LENGTH_MAX", "Files", "LocalFiles", "LostFileError", "local_error", "without_partitions"]
@@ -33,7 +34,9 @@ _PARTITION: Final = re.compile(r"(?<=/)(?P<field>[^/=\s]+)=[^/\s]*(?=/)")
 
 
 def without_partitions(text: str) -> str:
-    """A library's error whose paths do not have the values of partitions."""
+    """A path, or a library's error, without the values of partitions in it, unless the operator wants values shown."""
+    if are_values_shown():
+        return text
     return _PARTITION.sub(r"\g<field>=…", text)
 
 
@@ -47,10 +50,10 @@ class LostFileError(FileNotFoundError):
     def sink_error(self, doing: str) -> SinkRefusedError:
         """What it means. A file that comes back is found by the next attempt."""
         return SinkRefusedError(
-            f"{doing}: file {self.location} does not exist, and the table needs it. Another program has removed it. "
-            "Restore it from a backup or from the bucket's versions. If it is lost, set the table back to a version "
-            "that does not need it, and run `headgate feed resume FEED --from earliest`, which applies all changes of "
-            "the source topic again"
+            f"{doing}: file {without_partitions(self.location)} does not exist, and the table needs it. Another "
+            "program has removed it. Restore it from a backup or from the bucket's versions. If it is lost, set the "
+            "table back to a version that does not need it, and run `headgate feed resume FEED --from earliest`, which "
+            "applies all changes of the source topic again"
         )
 
 
