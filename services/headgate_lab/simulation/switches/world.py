@@ -6,7 +6,7 @@ At the end everything is left alone until all is written and read; then nothing 
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -128,8 +128,17 @@ class Judge:
 
     def missing(self) -> int:
         """How many changes that still exist were not delivered."""
-        left = (change for key, expected in self._expected.items() for change in expected[self._next[key] :])
-        return sum(change not in self._deleted for change in left)
+        return sum(1 for _ in self._left())
+
+    def is_content(self) -> bool:
+        """Whether none is missing. Asked after each step, so it stops at the first."""
+        return next(self._left(), None) is None
+
+    def _left(self) -> Iterator[tuple[str, int]]:
+        for key, expected in self._expected.items():
+            for number in range(self._next[key], len(expected)):
+                if expected[number] not in self._deleted:
+                    yield expected[number]
 
     def check_gaps(self) -> None:
         """Raises OrderBrokenError for a change that was deleted before it was delivered, and that no gap covers."""
@@ -375,17 +384,17 @@ class SwitchWorld:
         for _ in range(CALM_STEPS_MAX):
             self._step(calm=True)
             idle = all(name in self.writers and self.writers[name].is_idle() for name in self.sources)
-            if idle and self._missing() == 0 and self._is_settled():
+            if idle and all(judge.is_content() for judge in self._judges()) and self._is_settled():
                 break
         else:
-            raise OrderBrokenError(f"{self._missing()} changes were not delivered: {self._standing()}")
+            missing = sum(judge.missing() for judge in self._judges())
+            raise OrderBrokenError(f"{missing} changes were not delivered: {self._standing()}")
         self._check_end()
         if self.profile.late:
             self._read_again()
 
-    def _missing(self) -> int:
-        judges = [reader.judge for reader in self.readers]
-        return sum(judge.missing() for judge in (self.judge, *judges))
+    def _judges(self) -> list[Judge]:
+        return [self.judge, *(reader.judge for reader in self.readers)]
 
     def _read_again(self) -> None:
         """Readers that begin when all is over: with the oldest generation, or where another one was long before."""
@@ -393,7 +402,7 @@ class SwitchWorld:
             reader.run = self._run_of(reader)
             for _ in range(CALM_STEPS_MAX):
                 reader.run.step()
-                if reader.judge.missing() == 0:
+                if reader.judge.is_content():
                     break
             else:
                 raise OrderBrokenError(f"{reader.name}: {reader.judge.missing()} changes are never delivered")
