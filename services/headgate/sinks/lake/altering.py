@@ -15,7 +15,7 @@ from headgate.sinks.altering import AlteringRules, ColumnChanges, PresentColumn,
 from headgate.sinks.contract import Claim, OffsetRange, SinkRefusedError
 from headgate.sinks.creating import LakeType
 from headgate.sinks.known_columns import KnownColumns
-from headgate.sinks.lake.claims import Claims, about_claim
+from headgate.sinks.lake.claims import Claims, about_attempt, about_claim
 from headgate.sinks.lake.creating import arrow_type, field_of, name_problem
 from headgate.sinks.lake.first_values import first_value
 from headgate.sinks.lake.shape import Shape, existing, shape_of
@@ -61,16 +61,11 @@ class LakeAlterer:
     def _held(self, claim: Claim, positions: Positions) -> tuple[Table, dict[int, OffsetRange]]:
         """The table, read before its claim was found to be the sink's at ``positions``."""
         ranges = {partition: OffsetRange(at, at) for partition, at in sorted(positions.items())}
-        table = self._lake.table(claim.table)
-        if table is None:
-            self._claims.check_is_ours(claim, None)
-            raise SinkRefusedError(f"table {claim.table} does not exist")
-        self._claims.check_held(claim, ranges, table)
-        return table, ranges
+        return self._claims.held_table(claim, ranges), ranges
 
     def alter(self, claim: Claim, positions: Positions, before: PresentTable, changes: ColumnChanges) -> bool:
         """See AltersTables."""
-        with self._lake.as_sink_errors(f"altering {claim.table} under epoch {claim.epoch}"):
+        with self._lake.as_sink_errors(f"altering {about_attempt(claim)}"):
             table, ranges = self._held(claim, positions)
             if _present(shape_of(table, claim.table, appends=self._appends)) != before:
                 return False

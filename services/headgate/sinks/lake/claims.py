@@ -12,8 +12,6 @@ before has read the table before, and is refused.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import Final
 
 import msgspec
 
@@ -29,10 +27,10 @@ from headgate.sinks.contract import (
     OffsetRange,
     SinkFencedError,
     SinkRefusedError,
-    SinkUnavailableError,
 )
 from headgate.sinks.fence import FenceRow
 from headgate.sinks.known_columns import KnownColumns
+from headgate.sinks.lake.attempts import until_committed
 from headgate.sinks.lake.binding import (
     LEDGER,
     RELEASED,
@@ -57,10 +55,7 @@ from headgate.sinks.lake.tables import (
 from headgate.sinks.row_copying import CopyMark
 from headgate.sinks.source_tables import check_same, source_table_of, text_of
 
-__all__ = ["ATTEMPTS_MAX", "Claims", "about_claim"]
-
-ATTEMPTS_MAX: Final = 20
-"""Each is lost to another commit of the same table or ledger, which then has got further."""
+__all__ = ["Claims", "about_attempt", "about_claim"]
 
 Rows = Mapping[int, FenceRow]
 
@@ -122,6 +117,18 @@ class Claims:
         ``table`` was read before this is called.
         """
         self._check_read(claim, ranges, table, _Read(table, *self._lake.ledger(claim.table).read()))
+
+    def held_table(self, claim: Claim, ranges: Mapping[int, OffsetRange]) -> Table:
+        """The table, read before its claim is found to be the sink's. Raises what ``check_held`` does.
+
+        SinkRefusedError if the table does not exist.
+        """
+        table = self._lake.table(claim.table)
+        if table is None:
+            self.check_is_ours(claim, None)
+            raise SinkRefusedError(f"table {claim.table} does not exist")
+        self.check_held(claim, ranges, table)
+        return table
 
     def check_open(self, claim: Claim, table: Table) -> None:
         """Raise SinkError unless the claim is the sink's, in all its partitions and in this very table.
@@ -246,44 +253,39 @@ class Claims:
         self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table, change: Callable[[Holding], Holding]
     ) -> None:
         """Change the claim's holding, on the version of the ledger by which the claim is the sink's."""
-        for _ in range(ATTEMPTS_MAX):
+
+        def attempt() -> None:
             ledger, holdings = self._lake.ledger(claim.table).read()
             self._check_rows(claim, ranges, table, holdings)
             holding = _holding(claim, holdings)
             assert holding is not None  # noqa: S101 - its rows were checked
             changed = change(holding)
-            if changed == holding:
-                return
-            try:
+            if changed != holding:
                 self._lake.ledger(claim.table).write(ledger, holdings.with_(changed))
-            except ConflictError:
-                continue
-            return
-        raise _overtaken(f"{claim.table} under epoch {claim.epoch}")
+
+        until_committed(about_attempt(claim), attempt)
 
     # --- the procedure ------------------------------------------------------------------------------------------------
 
     def _change(self, claim: Claim, check: Callable[[_Read, Rows], None], *, is_closed: bool) -> Positions:
-        with self._lake.as_sink_errors(f"{claim.table} under epoch {claim.epoch}"):
+
+        def attempt() -> tuple[Holding, Written]:
+            read = self._read(claim)
+            holding = _holding(claim, read.holdings)
+            check(read, _rows(claim, read.table, read.holdings))
+            raised = _raised(claim, holding, read.table, is_closed=is_closed)
+            if raised == holding and read.ledger is not None:
+                return raised, Written(read.ledger.id, read.ledger.version)
+            return raised, self._lake.ledger(claim.table).write(read.ledger, read.holdings.with_(raised))
+
+        with self._lake.as_sink_errors(about_attempt(claim)):
             self._register(claim)
-            for _ in range(ATTEMPTS_MAX):
-                read = self._read(claim)
-                holding = _holding(claim, read.holdings)
-                check(read, _rows(claim, read.table, read.holdings))
-                raised = _raised(claim, holding, read.table, is_closed=is_closed)
-                if raised != holding or read.ledger is None:
-                    try:
-                        written = self._lake.ledger(claim.table).write(read.ledger, read.holdings.with_(raised))
-                    except ConflictError:
-                        continue
-                else:
-                    written = Written(read.ledger.id, read.ledger.version)
-                table = self._impose(claim.table, written, about_claim(claim), is_claimed=not is_closed)
-                self._not_removed(claim)
-                incarnations = {partition: raised.rows[partition].incarnation for partition in claim.start}
-                starts = {partition: raised.rows[partition].start for partition in claim.start}
-                return starts | positions_in(table, claim, incarnations)
-        raise _overtaken(f"{claim.table} under epoch {claim.epoch}")
+            raised, written = until_committed(about_attempt(claim), attempt)
+            table = self._impose(claim.table, written, about_claim(claim), is_claimed=not is_closed)
+            self._not_removed(claim)
+            incarnations = {partition: raised.rows[partition].incarnation for partition in claim.start}
+            starts = {partition: raised.rows[partition].start for partition in claim.start}
+            return starts | positions_in(table, claim, incarnations)
 
     def _impose(self, name: str, written: Written, about: Mapping[str, str], *, is_claimed: bool) -> Table | None:
         """Have the table refuse processes that read an earlier version of its ledger; the table as it is then.
@@ -291,32 +293,35 @@ class Claims:
         A table that is bound to another ledger refuses them already; ``is_claimed``: raise SinkConflictError then.
         """
         place, stamp = self._lake.ledger(name).place, Stamp({FENCE: written.version}, about)
-        for _ in range(ATTEMPTS_MAX):
+
+        def attempt() -> Table | None:
             table = self._lake.table(name)
             bound = None if table is None else binding_of(table.ledger)
             if table is None or (bound is not None and bound.id != written.id and not is_claimed):
                 return table
-            with suppress(ConflictError):
-                if bound is None:
-                    table.bind(Binding(written.id, place).text, stamp)
-                elif bound.id != written.id:
-                    raise other_ledger(name, bound, place)
-                elif _fenced(table) >= written.version:
-                    return table
-                else:
-                    table.mark(stamp)
-        raise _overtaken(name)
+            if bound is not None and bound.id != written.id:
+                raise other_ledger(name, bound, place)
+            if bound is not None and _fenced(table) >= written.version:
+                return table
+            if bound is None:
+                table.bind(Binding(written.id, place).text, stamp)
+            else:
+                table.mark(stamp)
+            raise ConflictError  # what was read is not the newest any more, by our own commit
+
+        return until_committed(name, attempt)
 
     def _release(self, name: str, written: Written, about: Mapping[str, str]) -> None:
         """Let another ledger have the table, unless a claim that came later has it."""
-        for _ in range(ATTEMPTS_MAX):
+
+        def attempt() -> None:
             table = self._lake.table(name)
             bound = None if table is None else binding_of(table.ledger)
             if table is None or bound is None or bound.id != written.id or _fenced(table) >= written.version:
                 return
-            with suppress(ConflictError):
-                table.bind(RELEASED, Stamp({FENCE: written.version}, about))
-        raise _overtaken(name)
+            table.bind(RELEASED, Stamp({FENCE: written.version}, about))
+
+        until_committed(name, attempt)
 
     def _register(self, claim: Claim) -> None:
         """Have the feed know its table, so that it can be forgotten. Raises SinkFencedError if it was removed."""
@@ -333,17 +338,14 @@ class Claims:
         self._change_feeds(registered)
 
     def _change_feeds(self, change: Callable[[Feeds], Feeds]) -> Feeds:
-        for _ in range(ATTEMPTS_MAX):
+        def attempt() -> Feeds:
             ledger, feeds = self._lake.feeds.read()
             changed = change(feeds)
-            if changed == feeds:
-                return feeds
-            try:
+            if changed != feeds:
                 self._lake.feeds.write(ledger, changed)
-            except ConflictError:
-                continue
             return changed
-        raise _overtaken(f"changing the ledger of feeds, {self._lake.feeds.place}")
+
+        return until_committed(f"changing the ledger of feeds, {self._lake.feeds.place}", attempt)
 
     def _not_removed(self, claim: Claim) -> None:
         feed = feed_key(claim.identity.cluster_id, claim.identity.feed_id)
@@ -365,21 +367,24 @@ class Claims:
     def _drop(self, table: str, identity: FeedIdentity) -> None:
         """Remove the feed from a table's ledger. Repeated, because the answer to any step may be lost."""
         about = {"headgate.feed": identity.feed}
-        for _ in range(ATTEMPTS_MAX):
+
+        def attempt() -> tuple[Holdings, Written] | None:
             ledger, holdings = self._lake.ledger(table).read()
             if ledger is None:
-                return
-            rest, written = holdings.without(identity.cluster_id, identity.feed_id), Written(ledger.id, ledger.version)
-            try:
-                if rest != holdings:
-                    written = self._lake.ledger(table).write(ledger, rest)
-            except ConflictError:
-                continue
-            if rest.all:
-                self._impose(table, written, about, is_claimed=False)
-            else:
-                self._release(table, written, about)
+                return None
+            rest = holdings.without(identity.cluster_id, identity.feed_id)
+            if rest == holdings:
+                return rest, Written(ledger.id, ledger.version)
+            return rest, self._lake.ledger(table).write(ledger, rest)
+
+        dropped = until_committed(f"removing feed {identity.feed} from the ledger of {table}", attempt)
+        if dropped is None:
             return
+        rest, written = dropped
+        if rest.all:
+            self._impose(table, written, about, is_claimed=False)
+        else:
+            self._release(table, written, about)
 
     def _read(self, claim: Claim) -> _Read:
         with self._lake.as_sink_errors(f"reading {claim.table}"):
@@ -400,6 +405,11 @@ class Claims:
 def about_claim(claim: Claim) -> dict[str, str]:
     """What a commit shows of the claim, to people."""
     return {"headgate.feed": claim.identity.feed, "headgate.epoch": str(claim.epoch)}
+
+
+def about_attempt(claim: Claim) -> str:
+    """How errors name work under a claim."""
+    return f"{claim.table} under epoch {claim.epoch}"
 
 
 def _fenced(table: Table) -> int:
@@ -480,12 +490,8 @@ def _raised(claim: Claim, holding: Holding | None, table: Table | None, *, is_cl
 
 
 def _known_columns(claim: Claim, holding: Holding | None) -> KnownColumns:
-    """Of an earlier incarnation only what older changes mean: they are applied again."""
+    """What is kept of the table, of an earlier incarnation only what still holds."""
     known = None if holding is None else holding.known
     if known is None:
         return KnownColumns()
-    return known.columns if known.incarnation == claim.incarnation else KnownColumns(first=known.columns.first)
-
-
-def _overtaken(doing: str) -> SinkUnavailableError:
-    return SinkUnavailableError(f"{doing}: {ATTEMPTS_MAX} attempts were overtaken by other commits. It is retried")
+    return known.columns if known.incarnation == claim.incarnation else known.columns.in_later_incarnation()

@@ -14,12 +14,12 @@ from headgate.sinks.contract import (
     OffsetRange,
     SinkMovedError,
     SinkRefusedError,
-    SinkUnavailableError,
 )
-from headgate.sinks.lake.claims import ATTEMPTS_MAX, Claims
+from headgate.sinks.lake.attempts import until_committed
+from headgate.sinks.lake.claims import Claims, about_attempt
 from headgate.sinks.lake.shape import Shape, shape_of
 from headgate.sinks.lake.staged_rows import GONE, OFFSET, PARTIAL, PARTITION, absent_column, column, unpack
-from headgate.sinks.lake.tables import POSITIONS, ConflictError, Lake, Stamp, Table, Upserts, position_key
+from headgate.sinks.lake.tables import POSITIONS, Lake, Stamp, Table, Upserts, position_key
 from headgate.sinks.on_driver import Commit
 
 __all__ = ["LakeCommitter", "named_rows", "position_stamp"]
@@ -39,32 +39,28 @@ class LakeCommitter:
 
     def commit(self, commit: Commit) -> None:
         """See Committer. A table that was changed by others in between is read, and its claim checked, again."""
-        keep = commit.keep
-        doing = f"{commit.claim.table} under epoch {commit.claim.epoch}"
+        kept = False
+
+        def attempt() -> None:
+            nonlocal kept
+            table = self._claims.held_table(commit.claim, commit.ranges)
+            self._record(commit, table)
+            if commit.keep is not None and not kept:
+                commit.keep()
+                kept = True
+            reach(CrashPoint.ROWS_SENT)
+            self._write(commit, table)
+
+        doing = about_attempt(commit.claim)
         with self._lake.as_sink_errors(doing):
-            for _ in range(ATTEMPTS_MAX):
-                table = self._lake.table(commit.claim.table)
-                if table is None:
-                    self._claims.check_is_ours(commit.claim, None)
-                    raise SinkRefusedError(f"table {commit.claim.table} does not exist")
-                self._check(commit, table)
-                if keep is not None:
-                    keep()
-                    keep = None
-                reach(CrashPoint.ROWS_SENT)
-                try:
-                    self._write(commit, table)
-                except ConflictError:
-                    continue
-                reach(CrashPoint.COMMITTED)
-                return
-        raise SinkUnavailableError(f"{doing}: {ATTEMPTS_MAX} commits were overtaken by others. The batch is read again")
+            until_committed(doing, attempt)
+        reach(CrashPoint.COMMITTED)
 
     def close(self) -> None:
         """See Committer."""
 
-    def _check(self, commit: Commit, table: Table) -> None:
-        self._claims.check_held(commit.claim, commit.ranges, table)
+    def _record(self, commit: Commit, table: Table) -> None:
+        """Store what the batch shows of the source's table and columns, under the claim."""
         if commit.source_table is not None:
             self._claims.record_source(commit.claim, commit.ranges, table, commit.source_table)
         if self._keeps_columns and any(commit.payloads):

@@ -10,15 +10,16 @@ from collections.abc import Mapping
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.formats.change import ABSENT, CONNECTOR, Change, Operation, Row
 from headgate.records.control import Positions
-from headgate.sinks.contract import Applied, Claim, OffsetRange, SinkUnavailableError
+from headgate.sinks.contract import Applied, Claim, OffsetRange
 from headgate.sinks.lake.appended import copied_row
-from headgate.sinks.lake.claims import ATTEMPTS_MAX, Claims
+from headgate.sinks.lake.attempts import until_committed
+from headgate.sinks.lake.claims import Claims, about_attempt
 from headgate.sinks.lake.committing import named_rows, position_stamp
 from headgate.sinks.lake.copied_values import copied_reader_of
 from headgate.sinks.lake.history import COPY, COPY_CONTINUES, COPY_ENDED
 from headgate.sinks.lake.shape import Shape, shape_of
 from headgate.sinks.lake.staged_rows import Columns
-from headgate.sinks.lake.tables import ConflictError, Lake, Stamp, Table, Upserts, copy_key
+from headgate.sinks.lake.tables import Lake, Stamp, Table, Upserts, copy_key
 from headgate.sinks.lake.values import ReadValue
 from headgate.sinks.relational.times import NotTextError
 from headgate.sinks.row_copying import CopiedRows, CopyMark, RowsRefusedError
@@ -42,24 +43,19 @@ class LakeCopier:
     def copy(self, rows: CopiedRows) -> Applied:
         """See RowCopyingWriter."""
         claim = rows.claim
-        doing = f"copying rows to {claim.table} under epoch {claim.epoch}"
         ranges = {partition: OffsetRange(at, at) for partition, at in sorted(rows.positions.items())}
+
+        def attempt() -> None:
+            table = self._claims.held_table(claim, ranges)
+            number = None if rows.mark is None else self._claims.begin_range(claim, ranges, table, rows.mark)
+            reach(CrashPoint.ROWS_SENT)
+            self._write(rows, ranges, table, number)
+
+        doing = f"copying rows to {about_attempt(claim)}"
         with self._lake.as_sink_errors(doing):
-            for _ in range(ATTEMPTS_MAX):
-                table = self._lake.table(claim.table)
-                if table is None:
-                    self._claims.check_is_ours(claim, None)
-                    raise RowsRefusedError(f"table {claim.table} does not exist")
-                self._claims.check_held(claim, ranges, table)
-                number = None if rows.mark is None else self._claims.begin_range(claim, ranges, table, rows.mark)
-                reach(CrashPoint.ROWS_SENT)
-                try:
-                    self._write(rows, ranges, table, number)
-                except ConflictError:
-                    continue
-                reach(CrashPoint.COMMITTED)
-                return Applied(rows.positions, len(rows.upserts), 0, len(rows.deletes))
-        raise SinkUnavailableError(f"{doing}: {ATTEMPTS_MAX} commits were overtaken by others")
+            until_committed(doing, attempt)
+        reach(CrashPoint.COMMITTED)
+        return Applied(rows.positions, len(rows.upserts), 0, len(rows.deletes))
 
     def _write(self, rows: CopiedRows, ranges: Mapping[int, OffsetRange], table: Table, number: int | None) -> None:
         stamp = position_stamp(rows.claim, ranges)

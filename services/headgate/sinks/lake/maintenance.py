@@ -17,9 +17,10 @@ from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from headgate.config.crash_points import CrashPoint, reach
-from headgate.sinks.contract import Claim, SinkRefusedError, SinkUnavailableError
-from headgate.sinks.lake.claims import ATTEMPTS_MAX, Claims, about_claim
-from headgate.sinks.lake.tables import ConflictError, Lake, Stamp, Table
+from headgate.sinks.contract import Claim, SinkRefusedError
+from headgate.sinks.lake.attempts import until_committed
+from headgate.sinks.lake.claims import Claims, about_attempt, about_claim
+from headgate.sinks.lake.tables import Lake, Stamp, Table
 from headgate.sinks.maintaining import Maintained, Upkeep
 
 __all__ = ["MAINTAINED", "Maintenance"]
@@ -50,7 +51,7 @@ class Maintenance:
         """Compact, expire and remove, under the claim. Raises SinkError; then what was done so far stays."""
         stamp = Stamp({}, about_claim(claim))
         kept, orphans = now - upkeep.keep, now - upkeep.orphans
-        with self._lake.as_sink_errors(f"maintaining {claim.table} under epoch {claim.epoch}"):
+        with self._lake.as_sink_errors(_doing(claim)):
             before = self._step(claim, lambda table: table.size)
             self._step(claim, lambda table: table.compact(upkeep.target_bytes, stamp))
             reach(CrashPoint.COMPACTED)
@@ -62,13 +63,15 @@ class Maintenance:
         return Maintained(before.files, after.files, before.bytes, after.bytes, expired.versions, removed)
 
     def _step(self, claim: Claim, act: Callable[[Table], T]) -> T:
-        for _ in range(ATTEMPTS_MAX):
+        def attempt() -> T:
             table = self._lake.table(claim.table)
             if table is None:
                 raise SinkRefusedError(f"table {claim.table} does not exist")
             self._claims.check_open(claim, table)
-            try:
-                return act(table)
-            except ConflictError:
-                continue
-        raise SinkUnavailableError(f"{claim.table}: {ATTEMPTS_MAX} steps of its maintenance were overtaken by others")
+            return act(table)
+
+        return until_committed(_doing(claim), attempt)
+
+
+def _doing(claim: Claim) -> str:
+    return f"maintaining {about_attempt(claim)}"
