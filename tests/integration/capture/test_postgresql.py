@@ -13,6 +13,7 @@ from headgate.app.exit_codes import ExitCode
 from headgate.cli.main import app
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 from integration.capture.checking import Checker
+from support.managed_postgres import replicating_by_membership
 
 pytestmark = pytest.mark.integration
 
@@ -61,12 +62,12 @@ def address(server: EmbeddedPostgres, **changed: str) -> str:
     return "postgresql://{user}@{host}:{port}/{database}".format(**parts)
 
 
-def checker_of(server: EmbeddedPostgres) -> Checker:
+def checker_of(server: EmbeddedPostgres, database: str = "postgres") -> Checker:
     def execute(statement: str) -> None:
-        with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        with psycopg.connect(server.dsn(database), autocommit=True) as connection:
             connection.execute(statement.encode())
 
-    return Checker(address(server), execute, "--password-file", "debezium")
+    return Checker(address(server, database=database), execute, "--password-file", "debezium")
 
 
 @pytest.fixture
@@ -133,6 +134,25 @@ def test_a_slot_that_cannot_be_used(ready: Checker, server: EmbeddedPostgres) ->
             assert set(ready.wrong("--slot", "taken")) == {("slot", "taken")}
         finally:
             connection.execute("SELECT pg_drop_replication_slot('taken')")
+
+
+def test_a_managed_server_gives_replication_by_membership(ready: Checker, server: EmbeddedPostgres) -> None:
+    given = "mdb_replication"
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        for statement in ("CREATE DATABASE managed TEMPLATE postgres", f"CREATE ROLE {given}"):
+            connection.execute(statement.encode())
+        connection.execute("ALTER ROLE debezium NOREPLICATION")
+        managed = checker_of(server, "managed")
+        try:
+            replicating_by_membership(server.dsn("managed"), given)
+            assert managed.wrong()["replication", "debezium"]["fix"] == [f"GRANT {given} TO debezium;"]
+            assert managed.type_fixes()
+            assert managed.wrong() == {}
+            assert ("replication", "debezium") in ready.wrong()
+        finally:
+            connection.execute("ALTER ROLE debezium REPLICATION")
+            for statement in ("DROP DATABASE managed WITH (FORCE)", f"DROP ROLE {given}"):
+                connection.execute(statement.encode())
 
 
 def test_a_view_is_refused_by_its_name_and_left_out_by_a_pattern(ready: Checker) -> None:

@@ -20,6 +20,7 @@ from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.records.migration import MigrationStrategy
 from integration.migration.played import played, upsert
 from support.connections import described
+from support.managed_postgres import replicating_by_membership
 from support.migration_records import recorded
 from support.waiting import eventually
 
@@ -277,6 +278,23 @@ def test_a_member_of_the_owner_changes_the_table(postgres: Bed, owner: str) -> N
     ((owned_by,),) = postgres.run("SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'items'::regclass")
     assert owned_by == owner
     directly(postgres, "ALTER TABLE items ADD COLUMN another int")
+
+
+def test_a_managed_server_gives_replication_by_membership(postgres: Bed) -> None:
+    given = "rds_replication"
+    postgres.run(f"CREATE ROLE {given}", f"ALTER ROLE {postgres.user} NOREPLICATION")
+    replicating_by_membership(postgres.admin, given)
+    try:
+        told = postgres.examined(ONLINE)
+        assert isinstance(told, fx.ExamineRefused), told
+        assert told.reason.endswith(f". Run as an administrator: GRANT {given} TO {postgres.user}")
+        postgres.run(told.reason.rpartition(": ")[2])
+        assert isinstance(postgres.examined(ONLINE), fx.Examined)
+        with played(postgres.url, postgres.folder, "ADD COLUMN extra int NOT NULL DEFAULT 7") as change:
+            change.cut_over()
+            assert change.is_changed
+    finally:
+        postgres.run(f"DROP ROLE {given}")
 
 
 def test_new_indexes_need_create_on_the_schema_and_new_columns_do_not(postgres: Bed) -> None:

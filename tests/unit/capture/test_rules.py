@@ -22,7 +22,6 @@ POSTGRES = PostgresFacts(
     slots_max=10,
     senders_max=10,
     senders=0,
-    may_replicate=True,
     publications=(Publication("headgate", True, frozenset({"insert", "update", "delete"}), False, frozenset()),),
     tables=(ORDERS,),
 )

@@ -19,7 +19,7 @@ def postgresql(*tables: str, own_id: str | None = None, database: str = "shop") 
     return Postgres(
         PostgresFacts(
             database=database, user="u", version=180_000, wal_level="logical", is_standby=False, slots_max=1,
-            senders_max=1, senders=0, may_replicate=True, tables=found, own_id=own_id,
+            senders_max=1, senders=0, tables=found, own_id=own_id,
         ),
         found,
     )  # fmt: skip

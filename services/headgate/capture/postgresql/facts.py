@@ -74,7 +74,8 @@ class PostgresFacts(msgspec.Struct, frozen=True, kw_only=True):
     slots_max: int
     senders_max: int
     senders: int
-    may_replicate: bool
+    replication_grant: str | None = None
+    """The statement that lets the user open replication slots; None if it may."""
     slots: tuple[Slot, ...] = ()
     publications: tuple[Publication, ...] = ()
     tables: tuple[PostgresTable, ...] = ()

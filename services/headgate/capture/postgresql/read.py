@@ -8,6 +8,7 @@ from headgate.capture.tables import Column
 from headgate.databases.address import Target
 from headgate.databases.postgresql.catalogue import NEEDED
 from headgate.databases.postgresql.reading import reading
+from headgate.databases.postgresql.replication_right import replication_grant
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.sinks.relational.postgresql.origin import read_own_id
 
@@ -20,9 +21,7 @@ _SERVER: Final = """
 SELECT current_database(), current_user::text, current_setting('server_version_num')::int,
   current_setting('wal_level'), pg_is_in_recovery(),
   current_setting('max_replication_slots')::int, current_setting('max_wal_senders')::int,
-  (SELECT count(*) FROM pg_stat_replication),
-  (SELECT rolsuper OR rolreplication FROM pg_roles WHERE rolname = current_user) OR EXISTS (
-    SELECT FROM pg_roles WHERE rolname = 'rds_replication' AND pg_has_role(current_user, oid, 'member'))
+  (SELECT count(*) FROM pg_stat_replication)
 """
 
 _SLOTS: Final = """
@@ -109,7 +108,7 @@ def read_postgresql(target: Target) -> PostgresFacts:
 
 
 def _facts(session: PostgresSession) -> PostgresFacts:
-    ((database, user, version, level, standby, slots, senders_max, senders, may_replicate),) = session.execute(_SERVER)
+    ((database, user, version, level, standby, slots, senders_max, senders),) = session.execute(_SERVER)
     return PostgresFacts(
         database=database,
         user=user,
@@ -119,7 +118,7 @@ def _facts(session: PostgresSession) -> PostgresFacts:
         slots_max=slots,
         senders_max=senders_max,
         senders=senders,
-        may_replicate=bool(may_replicate),
+        replication_grant=replication_grant(session.connection),
         slots=tuple(Slot(*row) for row in session.execute(_SLOTS)),
         publications=_publications(session, version),
         tables=_tables(session, version),

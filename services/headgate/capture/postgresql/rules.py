@@ -131,7 +131,7 @@ def _dropped(slot: str) -> str:
 
 def _user(facts: PostgresFacts, tables: Iterable[PostgresTable]) -> Iterator[Finding]:
     role = quoted(facts.user)
-    if facts.may_replicate:
+    if facts.replication_grant is None:
         yield Finding("replication", State.OK, "may open replication connections", facts.user)
     else:
         yield Finding(
@@ -139,7 +139,7 @@ def _user(facts: PostgresFacts, tables: Iterable[PostgresTable]) -> Iterator[Fin
             State.WRONG,
             "may not open replication connections",
             facts.user,
-            fix=(f"ALTER ROLE {role} REPLICATION;",),
+            fix=(f"{facts.replication_grant};",),
         )
     closed = [table for table in tables if not table.may_select]
     schemas = dict.fromkeys(table.schema for table in closed if not table.may_use_schema)

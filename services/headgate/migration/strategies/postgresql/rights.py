@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
+from headgate.databases.postgresql.replication_right import replication_grant
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import DatabaseUnavailableError, RefusedError
 from headgate.migration.strategies.postgresql.sessions import schema_of
@@ -76,8 +77,6 @@ UNION ALL SELECT 'to alter publication ' || pubname || ', which has the table an
 {_JOINED.format(kind="PUBLICATION", name="quote_ident(pubname)")}
 FROM it JOIN pg_publication_rel r ON r.prrelid = it.oid JOIN pg_publication p ON p.oid = r.prpubid
 JOIN pg_roles o ON o.oid = p.pubowner WHERE NOT pg_has_role(p.pubowner, 'USAGE')
-UNION ALL SELECT 'to open a replication slot for the cut-over', format('ALTER ROLE %%I REPLICATION', u.rolname)
-FROM pg_roles u WHERE u.rolname = current_user AND NOT (rolreplication OR rolsuper) AND EXISTS (SELECT FROM it)
 """
 
 _SETTABLE_SINCE: Final = 160_000
@@ -124,6 +123,8 @@ def _of_table(session: BoundedConnection, statement: Statement, *, is_copied: bo
     if is_copied:
         settable = "SET" if session.info.server_version >= _SETTABLE_SINCE else "MEMBER"
         yield from _rows(session, _COPIED, at | {"settable": settable})
+        if _rows(session, _PRESENT, at) and (grant := replication_grant(session)) is not None:
+            yield "to open a replication slot for the cut-over", grant
 
 
 _PRESENT: Final = """
