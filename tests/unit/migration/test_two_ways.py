@@ -8,9 +8,11 @@ ALIKE = {
     "mysql": [
         ("int(11)", "smallint(6)"),
         ("bigint(20) unsigned", "int(10)"),
-        ("int(10) unsigned zerofill", "varchar(3)"),
+        ("int(10) unsigned", "varchar(3)"),
+        ("int(10) unsigned zerofill", "int(5)"),
         ("decimal(6,2)", "decimal(6,1)"),
         ("double", "float"),
+        ("double", "decimal(6,2)"),
         ("varchar(20)", "char(5)"),
         ("text", "enum('x','y')"),
         ("enum('x','y (z)')", "enum('y (z)')"),
@@ -24,11 +26,11 @@ ALIKE = {
         ("bigint", "smallint"),
         ("numeric(6,2)", "numeric(6,1)"),
         ("text", "character varying(3)"),
-        ("character(5)", "text"),
+        ("text", "character(5)"),
         ("timestamp without time zone", "timestamp(0) without time zone"),
         ("timestamp(3) without time zone", "date"),
         ("jsonb", "json"),
-        ("bit varying(9)", "bit(3)"),
+        ("uuid", "character(36)"),
     ],
 }
 OTHERWISE = {
@@ -41,6 +43,9 @@ OTHERWISE = {
         ("datetime", "time"),
         ("datetime", "varchar(40)"),
         ("float", "decimal(20,15)"),
+        ("double", "int(11)"),
+        ("date", "timestamp"),
+        ("int(10) unsigned zerofill", "varchar(3)"),
         ("varchar(20)", "varbinary(20)"),
         ("blob", "text"),
         ("varchar(20)", "bit(8)"),
@@ -52,6 +57,10 @@ OTHERWISE = {
         ("timestamp with time zone", "timestamp without time zone"),
         ("timestamp with time zone", "date"),
         ("bytea", "text"),
+        ("character(5)", "character varying(3)"),
+        ("character(5)", "character(3)"),
+        ("bit(3)", "bit(2)"),
+        ("bit varying(9)", "bit varying(2)"),
         ("integer[]", "text"),
         ("integer[]", "smallint[]"),
         ("double precision", "text"),
@@ -69,12 +78,33 @@ def test_pairs_that_are_not(dialect: str, pair: tuple[str, str]) -> None:
     assert not converts_alike(*pair, is_postgresql=dialect == "postgres")
 
 
-def test_a_wider_type_takes_other_values_from_a_float_alone() -> None:
-    assert not converts_alike("float", "double", is_postgresql=False, is_wider=True)
-    assert not converts_alike("real", "double precision", is_postgresql=True, is_wider=True)
-    assert converts_alike("float", "float", is_postgresql=False, is_wider=True)
-    assert converts_alike("enum('x')", "text", is_postgresql=False, is_wider=True)
-    assert converts_alike("integer[]", "bigint[]", is_postgresql=True, is_wider=True)
+WIDER = {
+    "mysql": [("float", "float"), ("enum('x')", "text"), ("char(5)", "varchar(9)"), ("datetime", "datetime(6)")],
+    "postgres": [("integer[]", "bigint[]"), ("character(5)", "character(9)"), ("character varying(5)", "text")],
+}
+WIDER_OTHERWISE = {
+    "mysql": [("float", "double"), ("date", "datetime"), ("int(5) unsigned zerofill", "varchar(20)")],
+    "postgres": [
+        ("real", "double precision"),
+        ("character(5)", "text"),
+        ("character(5)", "character varying(9)"),
+        ("bit(3)", "bit(5)"),
+        ("bit(3)", "bit varying(9)"),
+        ("bit varying(3)", "bit varying(9)"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("dialect", "pair"), [(name, pair) for name, pairs in WIDER.items() for pair in pairs])
+def test_a_wider_type_takes_the_same(dialect: str, pair: tuple[str, str]) -> None:
+    assert converts_alike(*pair, is_postgresql=dialect == "postgres", is_wider=True)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "pair"), [(name, pair) for name, pairs in WIDER_OTHERWISE.items() for pair in pairs]
+)
+def test_a_wider_type_that_takes_other_values(dialect: str, pair: tuple[str, str]) -> None:
+    assert not converts_alike(*pair, is_postgresql=dialect == "postgres", is_wider=True)
 
 
 def test_an_enum_of_postgresql_becomes_a_text_alone() -> None:

@@ -47,5 +47,5 @@ def _is_allowed(connection: BoundedConnection) -> bool:
     except errors.InsufficientPrivilege:
         return False
     except (errors.UndefinedObject, errors.ObjectNotInPrerequisiteState):
-        pass  # no such slot, or a server without slots: both are found behind the check of the right
+        pass  # the slot does not exist, or the server has none: both are found behind the check of the right
     return True

@@ -3,54 +3,85 @@
 A copied value is converted by the server from its own literal, and the feed's from an event's text, and of some pairs
 of types they make different values: into an enum of MariaDB's a number goes by its place, and the text of an event as
 the label. The comparison would find that before the cut-over, after the whole copy. So a change that may lose values is
-done by ``online`` only between types that are listed here, and one that may not, between all but float and double.
+done by ``online`` only between types that are listed here, and one that may not, between all but a few. Both are
+measured at the servers (tests/integration/migration/test_pairs_of_types.py).
 """
 
 from typing import Final
 
 _INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "integer", "bigint")
-_TEXTS: Final = ("char", "varchar", "character", "character varying", "tinytext", "text", "mediumtext", "longtext")
+_TEXTS: Final = ("char", "varchar", "character varying", "tinytext", "text", "mediumtext", "longtext")
 _BYTES: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 
 _MARIADB: Final = {
     **dict.fromkeys(_INTEGERS, "integer"),
     **dict.fromkeys(_TEXTS, "text"),
     **dict.fromkeys(_BYTES, "bytes"),
-    **dict.fromkeys(("date", "datetime", "timestamp"), "moment"),
+    **dict.fromkeys(("datetime", "timestamp"), "moment"),
 }
 _POSTGRESQL: Final = {
     **dict.fromkeys(_INTEGERS, "integer"),
     **dict.fromkeys(_TEXTS, "text"),
-    **dict.fromkeys(("bit", "bit varying"), "bits"),
     **dict.fromkeys(("json", "jsonb"), "json"),
+    "character": "padded",
     "double precision": "double",
     "real": "float",
 }
 """Name of a type → its family; a type that is in none is one of its own."""
 
-_NUMBERS: Final = frozenset({"integer", "decimal", "numeric", "double", "float"})
+_ZEROFILL: Final = "zerofill"
+"""The family of MariaDB's integers that are shown with zeros before them."""
+
+_NUMBERS: Final = frozenset({"integer", _ZEROFILL, "decimal", "numeric", "double", "float"})
+_WORDS: Final = frozenset({"text", "padded"})
 _ALIKE: Final = {
     "mysql": {
         "integer": _NUMBERS | {"text", "bit", "year"},
+        _ZEROFILL: _NUMBERS | {"bit", "year"},
         "decimal": _NUMBERS | {"text"},
-        "double": _NUMBERS,
+        "double": frozenset({"decimal", "float"}),  # 2.5 is copied into an integer as 3, the server's ALTER makes it 2
         "year": _NUMBERS - {"float"},
         "text": _NUMBERS | {"enum", "set"},
         "enum": frozenset({"text"}),
         "set": frozenset({"text"}),
+        "moment": frozenset({"date"}),
     },
     "postgres": {
-        "integer": _NUMBERS | {"text"},
-        "numeric": frozenset({"double", "float", "text"}),
+        "integer": _NUMBERS | _WORDS,
+        "numeric": frozenset({"double", "float"}) | _WORDS,
         "double": frozenset({"float"}),
         "timestamp without time zone": frozenset({"date"}),
-        "uuid": frozenset({"text"}),
-        "boolean": frozenset({"text"}),
-        "json": frozenset({"text"}),
-        "enum": frozenset({"text"}),
+        "text": frozenset({"padded"}),
+        "uuid": _WORDS,
+        "boolean": _WORDS,
+        "json": _WORDS,
+        "enum": _WORDS,
     },
 }
 """Family → the others that its values may become."""
+
+_PADDED: Final = ("padded", "padded")
+"""PostgreSQL's ``character``: an event's text has the length of its type, so none fits a shorter one."""
+
+_WIDER_OTHERWISE: Final = {
+    "mysql": frozenset(
+        {
+            ("float", "double"),  # 0.1 is copied as 0.10000000149011612, and an event has 0.1
+            ("date", "moment"),  # an event has a number of days, which no sink takes for a moment
+            (_ZEROFILL, "text"),  # 7 is copied as '7', and the server's ALTER makes '0000000007' of it
+        }
+    ),
+    "postgres": frozenset(
+        {
+            ("float", "double"),
+            ("padded", "text"),  # a cast takes the blanks at the end away, and an event has them
+            ("bit", "bit"),  # a cast adds zeros behind the value, and an event's must have the column's length
+            ("bit", "bit varying"),  # an event is a number of bits: 001 becomes 1
+            ("bit varying", "bit varying"),
+        }
+    ),
+}
+"""Families whose values are different ones by the two ways, though the new type holds all of the old one."""
 
 
 def converts_alike(
@@ -64,7 +95,9 @@ def converts_alike(
     old = "enum" if is_enum else _family(before, families)
     new = _family(after, families)
     if is_wider:
-        return (old, new) != ("float", "double")  # 0.1 is copied as 0.10000000149011612, and an event has 0.1
+        return (old, new) not in _WIDER_OTHERWISE[dialect]
+    if (old, new) in _WIDER_OTHERWISE[dialect] or (old, new) == _PADDED:
+        return False
     return old == new or new in _ALIKE[dialect].get(old, frozenset())
 
 
@@ -74,6 +107,8 @@ def _family(text: str, families: dict[str, str]) -> str:
     suffix = rest.rpartition(")")[2] if bracket else ""
     if text.endswith("]"):
         return text.lower()
-    bare = name.lower().removesuffix(" zerofill").removesuffix(" unsigned").strip()
+    if text.lower().endswith(f" {_ZEROFILL}"):
+        return _ZEROFILL
+    bare = name.lower().removesuffix(" unsigned").strip()
     full = f"{bare}{suffix.lower()}" if suffix.lower().startswith((" with", " without")) else bare
     return families.get(full, full)
