@@ -6,6 +6,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import psycopg
+import pymysql
+
 from headgate.migration.statements.clauses import DialectName
 from headgate_lab.embedded.clients import mariadb_client, postgres_client
 from headgate_lab.embedded.connect import ConnectWorker
@@ -16,6 +19,7 @@ from headgate_lab.schema_changes.cases import TABLES
 
 __all__ = ["ChangedDatabase", "changed_databases"]
 
+_TRIAL: Final = "trial"
 _CONNECTOR: Final = {
     "snapshot.mode": "no_data",
     "poll.interval.ms": "50",
@@ -31,6 +35,8 @@ class ChangedDatabase(ABC):
     dialect: DialectName
     address: str
     password: str
+    dropping: str
+    """What a DROP SCHEMA needs behind the name to drop the tables too."""
 
     @abstractmethod
     def connect(self) -> Any:
@@ -54,9 +60,24 @@ class ChangedDatabase(ABC):
     def make(self, number: int, case: Case) -> None:
         """The tables of a round, as its case needs them."""
         for schema in (f"r{number}", f"t{number}"):
+            self._make(schema, case)
+
+    def _make(self, schema: str, case: Case) -> None:
+        with closing(self.connect()) as session, closing(session.cursor()) as cursor:
+            cursor.execute(f"CREATE SCHEMA {schema}")
+        self.run(schema, *TABLES[self.dialect], *case.prepare)
+
+    def takes(self, case: Case) -> bool:
+        """Whether the server does the case's statement, tried on empty tables that are gone then."""
+        try:
+            self._make(_TRIAL, case)
+            self.run(_TRIAL, case.statement)
+        except (psycopg.Error, pymysql.Error):
+            return False
+        finally:
             with closing(self.connect()) as session, closing(session.cursor()) as cursor:
-                cursor.execute(f"CREATE SCHEMA {schema}")
-            self.run(schema, *TABLES[self.dialect], *case.prepare)
+                cursor.execute(f"DROP SCHEMA IF EXISTS {_TRIAL}{self.dropping}")
+        return True
 
     def topic(self, number: int) -> str:
         """Of the changes of a round's table."""
@@ -64,7 +85,7 @@ class ChangedDatabase(ABC):
 
 
 class _Postgres(ChangedDatabase):
-    name, dialect = "postgresql", "postgres"
+    name, dialect, dropping = "postgresql", "postgres", " CASCADE"
 
     def __init__(self, server: EmbeddedPostgres) -> None:
         self._server, self.password = server, server.password
@@ -102,7 +123,7 @@ class _Postgres(ChangedDatabase):
 
 
 class _Mariadb(ChangedDatabase):
-    name, dialect = "mariadb", "mysql"
+    name, dialect, dropping = "mariadb", "mysql", ""
 
     def __init__(self, server: EmbeddedMariadb) -> None:
         self._server, self.password = server, server.password

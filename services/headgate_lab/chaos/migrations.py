@@ -1,7 +1,8 @@
 """``headgate chaos --migrations``: schema changes drawn from a seed, under writes, while services are killed.
 
 A round changes a table of its own by the migration service. Its twin gets the same writes, and then the server's own
-statement; both must be equal then. The statements are those of the test matrix (schema_changes), in another spelling.
+statement; both must be equal then. The statements are those of the test matrix (schema_changes), in another spelling,
+one or several in one.
 """
 
 import random
@@ -124,7 +125,7 @@ def _drawn(databases: Sequence[ChangedDatabase], chance: random.Random, count: i
     plans = []
     for number in range(count * len(databases)):
         database = databases[number % len(databases)]
-        case, strategy = drawn(database.dialect, chance)
+        case, strategy = drawn(database.dialect, chance, database.takes)
         struck = chance.sample(STAGES, chance.randint(0, FAULTS_MAX))
         faults = {stage: chance.choice(VICTIMS) for stage in struck}
         plans.append(_Plan(number, database, case, strategy, faults))

@@ -7,12 +7,18 @@ from typing import Any, Final
 import msgspec
 
 from headgate.migration.statements.clauses import CLAUSES, DialectName, Support
+from headgate.migration.statements.mariadb_columns import origins
+from headgate.migration.statements.reading import parse_statement
+from headgate.migration.statements.statement import StatementError
+from headgate.migration.strategies.contract import RefusedError
+from headgate.migration.strategies.planning import check_added
 from headgate.records.migration import MigrationStrategy
 from headgate_lab.schema_changes.case import Case
+from headgate_lab.schema_changes.load import COLUMNS
 from headgate_lab.schema_changes.mariadb_cases import MARIADB_CASES, MARIADB_TABLES
 from headgate_lab.schema_changes.postgresql_cases import POSTGRESQL_CASES, POSTGRESQL_TABLES
 
-__all__ = ["CASES", "TABLES", "cases_of", "drawn", "respelled"]
+__all__ = ["CASES", "TABLES", "Takes", "cases_of", "drawn", "respelled", "together"]
 
 CASES: Final[dict[DialectName, tuple[Case, ...]]] = {"mysql": MARIADB_CASES, "postgres": POSTGRESQL_CASES}
 TABLES: Final[dict[DialectName, tuple[str, ...]]] = {"mysql": MARIADB_TABLES, "postgres": POSTGRESQL_TABLES}
@@ -22,9 +28,19 @@ SPACES: Final[dict[DialectName, tuple[str, ...]]] = {
     "mysql": (" ", "\n", "\t ", "/* ; ' */", " -- `'\n", '#"\n', "/**/ "),
     "postgres": (" ", "\n", "\t ", "/* ; /* ' */ */", "--'\"\n", "/**/ "),
 }
+_COLUMNS: Final = (*COLUMNS, "twice")
+_WORDS: Final = "FULLTEXT"
+"""A table with such an index cannot rename or drop columns at once, so ``online`` refuses it beside many clauses."""
+_ALTER: Final = "ALTER TABLE items "
 _QUOTE: Final[dict[DialectName, str]] = {"mysql": "`", "postgres": '"'}
 _NAMES: Final = frozenset({*"tcdkpu", "items", "by_a", "positive"})
 """Words of statements that are names in small letters, and may be quoted."""
+
+TOGETHER_MAX: Final = 4
+"""Cases in one statement; some of them have two clauses."""
+
+Takes = Callable[[Case], bool]
+"""Whether the server itself does the case's statement to the standard table."""
 
 _STRATEGIES: Final = (MigrationStrategy.ONLINE, MigrationStrategy.DIRECT)
 
@@ -34,8 +50,8 @@ def cases_of(dialect: DialectName, *supports: Support) -> list[Case]:
     return [case for case in CASES[dialect] if CLAUSES[dialect][case.clause].support in supports]
 
 
-def drawn(dialect: DialectName, chance: random.Random) -> tuple[Case, MigrationStrategy]:
-    """An ALTER TABLE, respelled, and the strategy to do it by. Every tenth is refused."""
+def drawn(dialect: DialectName, chance: random.Random, takes: Takes) -> tuple[Case, MigrationStrategy]:
+    """An ALTER TABLE, respelled, and the strategy to do it by. Every tenth is refused, and half are several cases."""
     supports: tuple[Support, ...]
     draw = chance.random()
     if draw < 0.1:
@@ -45,16 +61,47 @@ def drawn(dialect: DialectName, chance: random.Random) -> tuple[Case, MigrationS
     else:
         supports, strategy = (Support.COPIED,), MigrationStrategy.ONLINE
     known = [case for case in cases_of(dialect, *supports) if _stands_alone(case)]
-    case = chance.choice(known)
-    text = case.statement
-    if Support.REFUSED not in supports:
-        text = respelled(text, dialect, chance.choice)
-    return msgspec.structs.replace(case, statement=text), strategy
+    if Support.REFUSED in supports:
+        return chance.choice(known), strategy
+    is_together = chance.random() < 0.5
+    while True:
+        case = together(dialect, chance, known) if is_together else chance.choice(known)
+        case = msgspec.structs.replace(case, statement=respelled(case.statement, dialect, chance.choice))
+        if takes(case):
+            return case, strategy
+
+
+def together(dialect: DialectName, chance: random.Random, known: Sequence[Case]) -> Case:
+    """Some of ``known`` in one ALTER TABLE that reads as one statement; the server may still refuse it."""
+    combined = [case for case in known if _WORDS not in case.statement]
+    while True:
+        cases = chance.sample(combined, chance.randint(2, TOGETHER_MAX))
+        changes = (case.statement.removeprefix(_ALTER) for case in cases)
+        case = Case(
+            cases[0].clause,
+            f"{_ALTER}{', '.join(changes)}",
+            tuple(dict.fromkeys(text for case in cases for text in case.prepare)),
+            tuple(dict.fromkeys(column for case in cases for column in case.lossy)),
+        )
+        if _is_clear(case.statement, dialect):
+            return case
+
+
+def _is_clear(text: str, dialect: DialectName) -> bool:
+    """Whether it reads as one statement that changes no column twice: that is refused, whatever the clauses are."""
+    try:
+        read = parse_statement(text, dialect)
+        if dialect == "mysql":
+            origins(read, _COLUMNS)
+        check_added(read)
+    except (StatementError, RefusedError):
+        return False
+    return True
 
 
 def _stands_alone(case: Case) -> bool:
     """Whether it is about ``items`` alone."""
-    return case.statement.startswith("ALTER TABLE items ") and not any("PUBLICATION" in text for text in case.prepare)
+    return case.statement.startswith(_ALTER) and not any("PUBLICATION" in text for text in case.prepare)
 
 
 def respelled(text: str, dialect: DialectName, choose: Callable[[Sequence[Any]], Any]) -> str:

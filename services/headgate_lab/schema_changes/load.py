@@ -84,6 +84,8 @@ class Load:
         return f"UPDATE items SET id = {new} WHERE id = {number}"
 
     def _bring_back(self, touched: set[int]) -> str:
+        if not self._gone:
+            return self._delete(touched)
         number = self._chance.choice(sorted(self._gone))
         self._gone.remove(number)
         self._there.add(number)

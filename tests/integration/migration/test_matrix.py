@@ -10,7 +10,7 @@ import itertools
 import random
 import traceback
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -33,7 +33,7 @@ from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.migration import MigrationStrategy
 from headgate_lab.schema_changes.case import Case
-from headgate_lab.schema_changes.cases import CASES, TABLES, cases_of, drawn
+from headgate_lab.schema_changes.cases import CASES, TABLES, cases_of, drawn, together
 from headgate_lab.schema_changes.load import COLUMNS, Batch, Load
 from headgate_lab.schema_changes.outcome import outcome_of
 from headgate_lab.schema_changes.postgresql_cases import IDENTITY_IS_FAR
@@ -49,6 +49,9 @@ SEED = 33
 
 ONLINE_CELLS, DIRECT_CELLS = 2, 2
 """Of each database in ``make test``: 40 s for both on a busy machine."""
+
+TOGETHER_CELLS, TOGETHER_CELLS_LONG = 1, 40
+"""Statements of several clauses, of each database."""
 
 DATABASES: Final[tuple[DialectName, ...]] = ("mysql", "postgres")
 EPOCH = datetime(1970, 1, 1)
@@ -301,6 +304,34 @@ def test_some_cells(bed: Bed, request: pytest.FixtureRequest) -> None:
     try_cell(bed, chance.choice(cases_of(bed.dialect, Support.REFUSED)), MigrationStrategy.DIRECT)
 
 
+def try_together(bed: Bed, seed: int, count: int) -> None:
+    """Statements of several cases, drawn until the server itself does them."""
+    for number in range(count):
+        chance = random.Random(f"{seed}/{number}")  # noqa: S311 - tests are drawn by a seed
+        strategy = chance.choice(STRATEGIES)
+        supports = (Support.COPIED,) if strategy is MigrationStrategy.ONLINE else (Support.COPIED, Support.DIRECT)
+        known = [case for case in cases_of(bed.dialect, *supports) if case.statement.startswith("ALTER TABLE items ")]
+        while True:
+            case = together(bed.dialect, chance, known)
+            with suppress(psycopg.Error, pymysql.Error):
+                bed.make(case, Load(chance))
+                if own_statement(bed, case) is None:
+                    break
+        (online if strategy is MigrationStrategy.ONLINE else direct)(bed, case, SEED)
+
+
+@pytest.mark.parametrize("bed", DATABASES, indirect=True)
+def test_some_clauses_together(bed: Bed, request: pytest.FixtureRequest) -> None:
+    try_together(bed, request.config.getoption("randomly_seed", SEED), TOGETHER_CELLS)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(scaled_seconds(1_800))
+@pytest.mark.parametrize("bed", DATABASES, indirect=True)
+def test_many_clauses_together(bed: Bed, request: pytest.FixtureRequest) -> None:
+    try_together(bed, request.config.getoption("randomly_seed", SEED) + 1, TOGETHER_CELLS_LONG)
+
+
 @pytest.mark.parametrize("bed", DATABASES, indirect=True)
 def test_a_change_of_keys_ends_as_at_the_server(bed: Bed) -> None:
     cases = [case for case in CASES[bed.dialect] if case.clause in ("add-unique", "add-primary", "drop-primary")]
@@ -312,7 +343,7 @@ def test_a_change_of_keys_ends_as_at_the_server(bed: Bed) -> None:
 @pytest.mark.parametrize("dialect", DATABASES)
 def test_campaigns_draw_every_change_of_keys(dialect: DialectName) -> None:
     wanted = {c.clause for c in CASES[dialect]} & {"add-unique", "add-primary", "drop-primary"}
-    found = [drawn(dialect, random.Random(seed)) for seed in range(2_000)]  # noqa: S311 - tests are drawn by a seed
+    found = [drawn(dialect, random.Random(seed), lambda _: True) for seed in range(2_000)]  # noqa: S311 - tests are drawn by a seed
     assert wanted <= {case.clause for case, strategy in found if strategy is MigrationStrategy.ONLINE}
 
 

@@ -59,6 +59,8 @@ MARIADB = {
     "PARTITION BY HASH (id) PARTITIONS 3": DONE,
     "ENGINE=MyISAM": "Only InnoDB tables",
     "DROP COLUMN d, ADD INDEX by_a (a)": DONE,
+    "RENAME COLUMN d TO amount, ADD KEY by_amount (amount)": DONE,
+    "DROP COLUMN d, ADD FULLTEXT KEY words (s)": "cannot be renamed or dropped at once",
     "ADD CONSTRAINT some CHECK (n >= 0)": DONE,
 }
 """Change → how it ends; with ``!`` it is said that values may be lost."""
@@ -72,6 +74,9 @@ POSTGRES = {
     "ALTER a TYPE smallint": LOSSY,
     "ALTER a TYPE smallint, ALTER a SET DEFAULT 6": DONE + "!",
     "ADD COLUMN c int NOT NULL DEFAULT 7": DONE,
+    "ADD COLUMN c int DEFAULT 7, ALTER c SET DEFAULT 9": "existing rows would get the second one",
+    "DROP COLUMN a, ADD COLUMN a int, ALTER a SET DEFAULT 9": "existing rows would get the second one",
+    "DROP COLUMN a, ADD COLUMN a int DEFAULT 47, ALTER n SET DEFAULT 9": DONE,
     "ADD COLUMN c int NOT NULL": "NOT NULL without a default",
     "ALTER a SET NOT NULL": "NULL is not allowed any more",
     "ALTER a SET DEFAULT 9": DONE,

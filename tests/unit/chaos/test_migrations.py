@@ -36,7 +36,7 @@ def test_a_drawn_statement_is_read_as_the_case_that_it_is_drawn_from(dialect: Di
     chance = random.Random(7)  # noqa: S311 - a seed
     strategies = set()
     for _ in range(300):
-        case, strategy = drawn(dialect, chance)
+        case, strategy = drawn(dialect, chance, lambda _: True)
         strategies.add(strategy)
         if CLAUSES[dialect][case.clause].support is Support.REFUSED:
             continue
@@ -52,7 +52,12 @@ def test_a_seed_draws_the_same_again() -> None:
     def all_of(seed: int) -> list[Any]:
         chance = random.Random(seed)  # noqa: S311 - a seed
         load = Load(chance)
-        return [[drawn(dialect, chance) for dialect in DIALECTS * 5], load.first(), load.batch(), load.lasting()]
+        return [
+            [drawn(dialect, chance, lambda _: True) for dialect in DIALECTS * 5],
+            load.first(),
+            load.batch(),
+            load.lasting(),
+        ]
 
     assert all_of(5) == all_of(5)
     assert all_of(5) != all_of(6)

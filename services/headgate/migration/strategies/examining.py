@@ -8,6 +8,7 @@ from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Plan, RefusedError, Table
 from headgate.migration.strategies.planning import (
     added_unique_keys,
+    check_added,
     check_columns,
     check_obstacles,
     check_order,
@@ -82,6 +83,7 @@ def _looked_up(server: Any, statement: Statement, spec: MigrationSpec) -> tuple[
     if statement.action != "alter":
         raise RefusedError(f"{statement.action.upper()} TABLE has nothing to copy: use strategy direct")
     check_copied(statement)
+    check_added(statement)
     if spec.strategy is MigrationStrategy.ONLINE:
         server.check_rights(statement, is_copied=True)
     before = server.look(statement)

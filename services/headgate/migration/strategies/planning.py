@@ -22,6 +22,10 @@ _COLLATED: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longte
 """Types of MariaDB whose values are compared by a collation."""
 
 
+_VALUED: Final = ("AT_ColumnDefault", "AT_AddIdentity", "AT_SetIdentity", "AT_DropIdentity", "AT_SetExpression")
+"""Clauses of PostgreSQL that change which value a column has where a row does not give one."""
+
+
 def shadow_name(table: str, migration: str, limit: int, prefix: str = "_") -> str:
     """The name of the copy. Raises RefusedError if the server cannot have such a long one."""
     name = f"{prefix}{table}_hg{sha256(migration.encode()).hexdigest()[:8]}"
@@ -81,6 +85,21 @@ def check_order(statement: Statement, table: Table) -> None:
     """Raise StatementError if it is not clear what becomes of the table's columns."""
     if not is_numbered(table):
         origins(statement, [column.name for column in table.columns])
+
+
+def check_added(statement: Statement) -> None:
+    """Raise RefusedError if a clause changes what rows get in a column that another clause adds.
+
+    The server gives existing rows the value of ADD COLUMN, and new ones that of the other clause. A copy has one form.
+    """
+    added = {step.name for step in statement.steps if step.clause.key == "AT_AddColumn"}
+    for step in statement.steps:
+        if step.column in added and step.clause.key in _VALUED:
+            raise RefusedError(
+                f"column {step.column} is added, and its default is changed by another clause: existing rows would get "
+                "the second one. Add the column first, and change its default by another migration; or use strategy "
+                "direct"
+            )
 
 
 def is_numbered(table: Table) -> bool:

@@ -108,6 +108,17 @@ class MariadbLane:
             )
         return change_between(facts_of(plan.before.definition), facts_of(plan.after.definition))
 
+    def try_forms(self, statement: Statement, plan: LanePlan) -> None:
+        """See Lane: an index of words, for example, keeps the server from it, and is only seen by trying."""
+        before = plan.plan.before
+
+        def both(session: Session, copy: str) -> None:
+            for change in (*_to_held(plan, {column.name for column in plan.plan.after.columns}), *_to_final(plan)):
+                _at_once(session, f"ALTER TABLE {copy} {change}")
+
+        if plan.renamed or plan.dropped:
+            self.server.try_on_copy(statement, before, both)
+
     def origins(self, table: Table) -> tuple[Origin, ...]:
         """See Lane: Debezium has a connector for MariaDB; the one for MySQL reads it as well."""
         return tuple(Origin(kind, table.schema, show_identifier((table.name,))) for kind in ("mariadb", "mysql"))
@@ -214,15 +225,8 @@ class MariadbLane:
     def hold_form(self, plan: LanePlan) -> None:
         """See Lane. A column is added without its values: no session reads them."""
         main, shadow = self.server.sessions.main, quoted(plan.plan.before.schema, plan.plan.shadow)
-        present = columns_of(main, plan)
-        for now, after in plan.renamed:
-            if after in present and now not in present:
-                _at_once(main, f"ALTER TABLE {shadow} RENAME COLUMN {quoted(after)} TO {quoted(now)}")
-        present = columns_of(main, plan)
-        for name, kind in plan.dropped:
-            if name not in present:
-                charset = " CHARACTER SET utf8mb4" if kind_of(Column(name, kind)) in _TEXTS else ""
-                _at_once(main, f"ALTER TABLE {shadow} ADD COLUMN {quoted(name)} {kind}{charset} NULL")
+        for change in _to_held(plan, columns_of(main, plan)):
+            _at_once(main, f"ALTER TABLE {shadow} {change}")
 
     def swap(self, plan: LanePlan, seconds: float) -> TableSwap:
         """How the copy takes the table's place: the sentry has the name that the table before gets."""
@@ -401,10 +405,26 @@ def columns_of(session: Session, plan: LanePlan) -> set[str]:
 def to_final_form(session: Session, plan: LanePlan) -> None:
     """What the change drops goes, and what it renames is renamed: from the held form alone, and at once."""
     shadow = quoted(plan.plan.before.schema, plan.plan.shadow)
-    for name, _ in plan.dropped:
-        _at_once(session, f"ALTER TABLE {shadow} DROP COLUMN {quoted(name)}")
-    for now, after in plan.renamed:
-        _at_once(session, f"ALTER TABLE {shadow} RENAME COLUMN {quoted(now)} TO {quoted(after)}")
+    for change in _to_final(plan):
+        _at_once(session, f"ALTER TABLE {shadow} {change}")
+
+
+def _to_held(plan: LanePlan, present: set[str]) -> list[str]:
+    """What leads a copy with these columns to the form in which it is filled: the names and columns of the table."""
+    renamed = [(now, after) for now, after in plan.renamed if after in present and now not in present]
+    held = present - {after for _, after in renamed} | {now for now, _ in renamed}
+    found = [f"RENAME COLUMN {quoted(after)} TO {quoted(now)}" for now, after in renamed]
+    for name, kind in plan.dropped:
+        if name not in held:
+            charset = " CHARACTER SET utf8mb4" if kind_of(Column(name, kind)) in _TEXTS else ""
+            found.append(f"ADD COLUMN {quoted(name)} {kind}{charset} NULL")
+    return found
+
+
+def _to_final(plan: LanePlan) -> list[str]:
+    """What leads from there to the form that the statement makes."""
+    drops = [f"DROP COLUMN {quoted(name)}" for name, _ in plan.dropped]
+    return drops + [f"RENAME COLUMN {quoted(now)} TO {quoted(after)}" for now, after in plan.renamed]
 
 
 def differing_keys(

@@ -4,7 +4,7 @@ Whether a cut-over (swap.py) came into force is seen by the number that InnoDB g
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import Final, Literal
@@ -235,14 +235,25 @@ class MariadbServer:
         if statement.action == "drop":
             return None
         schema = table.schema if table is not None else self._schema_of(statement)
+        with self._tried(statement, table, schema) as (session, own, name):
+            made = self.described(session, own, name)
+            return None if made is None else replace(made, schema=schema, name=statement.table)
+
+    def try_on_copy(self, statement: Statement, table: Table, run: Callable[[Session, str], None]) -> None:
+        """Run something at an empty copy of the table, after the statement; ``run`` gets the copy's name, quoted."""
+        with self._tried(statement, table, table.schema) as (session, own, name):
+            run(session, quoted(own, name))
+
+    @contextmanager
+    def _tried(self, statement: Statement, table: Table | None, schema: str) -> Iterator[tuple[Session, str, str]]:
+        """The statement on an empty copy: the session, the copy's database and its name, while it exists."""
         with self.sessions.asking() as session, self._rehearsal(session, schema, statement) as (own, name):
             if statement.action == "alter" and table is not None:
                 session.run(f"CREATE TABLE {quoted(own, name)} LIKE {quoted(schema, table.name)}")
                 if statement.having("drop-foreign", "drop-constraint") is not None:
                     self._copy_foreign_keys(session, schema, table.name, quoted(own, name))
             session.run(statement.on(quoted(own, name)))
-            made = self.described(session, own, name)
-            return None if made is None else replace(made, schema=schema, name=statement.table)
+            yield session, own, name
 
     @contextmanager
     def _rehearsal(self, session: Session, schema: str, statement: Statement) -> Iterator[tuple[str, str]]:

@@ -206,6 +206,10 @@ class Lane(ChangeKeys, Protocol):
         """What the statement does to the table's facts. RefusedError: a copy would lose some of them."""
         ...
 
+    def try_forms(self, statement: Statement, plan: LanePlan) -> None:
+        """RefusedError: the copy could not have the form in which it is filled, or could not leave it at once."""
+        ...
+
     def origins(self, table: Table) -> tuple[Origin, ...]:
         """The origins that events of the table may name."""
         ...

@@ -109,12 +109,14 @@ class OnlineStrategy:
 
     def _checked(self, statement: Statement, plan: Any, spec: MigrationSpec) -> LanePlan:
         found = lane_plan(plan, _topic_of(spec), name_bytes_max=self._server.name_bytes_max)
-        return msgspec.structs.replace(
+        whole = msgspec.structs.replace(
             found,
             publication=self._lane.capture(plan.before),
             registry=spec.registry,
             change=self._lane.form_change(statement, plan),
         )
+        self._lane.try_forms(statement, whole)
+        return whole
 
     def start(self, effect: fx.StartMigration) -> Any:
         """See contract."""

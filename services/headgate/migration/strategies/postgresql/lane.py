@@ -102,6 +102,9 @@ class PostgresLane:
             )
         return str(published[0])
 
+    def try_forms(self, statement: Statement, plan: LanePlan) -> None:
+        """See Lane: columns are renamed and dropped in the catalogue alone, whatever the table has."""
+
     def form_change(self, statement: Statement, plan: Plan) -> FormChange:
         """See Lane: it was learned when the resulting types were; the table may be another one by now."""
         table, tried = plan.before, self.server.tried
