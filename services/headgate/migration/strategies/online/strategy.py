@@ -76,7 +76,7 @@ class OnlineStrategy:
             warning = self._lane.warning(plan.before)
         except (RefusedError, StatementError) as error:
             return fx.ExamineRefused(str(error))
-        unseen = "" if self._feeds is not None else "the topic is looked at by the owner"
+        unseen = "" if self._feeds is not None else "the topic is checked at the submission"
         return fx.Examined(
             "alter",
             f"{plan.before.schema}.{plan.before.name}",
@@ -99,7 +99,7 @@ class OnlineStrategy:
             f"{before.schema}.{before.name}",
             self._server.where(before.schema),
             is_immediate=False,
-            message="; ".join(filter(None, ("the topic is looked at by the owner", AT_SUBMISSION, warning))),
+            message="; ".join(filter(None, ("the topic is checked at the submission", AT_SUBMISSION, warning))),
         )
 
     def _where(self, reverted: MigrationRecorded) -> str:
