@@ -48,6 +48,13 @@ def test_a_drawn_statement_is_read_as_the_case_that_it_is_drawn_from(dialect: Di
     assert strategies == {MigrationStrategy.ONLINE, MigrationStrategy.DIRECT}
 
 
+def test_every_seed_has_a_load() -> None:
+    for seed in range(200):
+        load = Load(random.Random(seed))  # noqa: S311 - a seed
+        load.first()
+        assert len([load.batch() for _ in range(3)]) == 3
+
+
 def test_a_seed_draws_the_same_again() -> None:
     def all_of(seed: int) -> list[Any]:
         chance = random.Random(seed)  # noqa: S311 - a seed

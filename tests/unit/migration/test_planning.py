@@ -8,6 +8,7 @@ from headgate.migration.statements.statement import StatementError
 from headgate.migration.strategies.contract import Column, Plan, RefusedError, Table
 from headgate.migration.strategies.planning import (
     added_unique_keys,
+    check_added,
     columns_before,
     keys_compared_anew,
     make_plan,
@@ -273,3 +274,14 @@ def test_a_name_that_the_server_cannot_have_is_refused() -> None:
     assert shadow_name("items", "m1", 64).startswith("_items_hg")
     with pytest.raises(RefusedError, match="longer than the server's 64 bytes"):
         shadow_name("x" * 60, "m1", 64)
+
+
+@pytest.mark.parametrize("second", ["ALTER c SET DEFAULT 9", "ALTER c DROP DEFAULT", "ALTER c SET EXPRESSION AS (1)"])
+def test_a_new_column_has_one_default(second: str) -> None:
+    with pytest.raises(RefusedError, match="column c is added, and its default is changed by another clause"):
+        check_added(parse_statement(f"ALTER TABLE t ADD COLUMN c int DEFAULT 7, {second}", "postgres"))
+
+
+def test_a_new_column_may_be_changed_in_other_ways() -> None:
+    change = "DROP COLUMN c, ADD COLUMN c int DEFAULT 7, ALTER c SET NOT NULL, ALTER d SET DEFAULT 9"
+    check_added(parse_statement(f"ALTER TABLE t {change}", "postgres"))
