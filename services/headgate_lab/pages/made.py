@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate_lab.pages import (
+    architecture,
     clauses,
     codes,
     imports,
@@ -30,10 +31,15 @@ _MAKERS: Final[Mapping[str, Callable[[], str]]] = {
     "reference/settings.md": settings.page,
     "reference/topics.md": topics.page,
     "reference/transitions.md": transitions.page,
+    "pictures/architecture.svg": architecture.picture,
+    "pictures/states-change-log.svg": transitions.change_log_picture,
+    "pictures/states-feed.svg": transitions.feed_picture,
+    "pictures/states-migration.svg": transitions.migration_picture,
+    "pictures/states-span.svg": transitions.span_picture,
 } | {f"pictures/{name}.svg": partial(pictures.picture, name) for name in pictures.names()}
 
 PAGES: Final = tuple(_MAKERS)
-"""Their paths below docs/. All that is in docs/reference is made, and each picture of a recording."""
+"""Their paths below docs/. All that is in docs/reference is made, and each picture."""
 
 
 def page(name: str) -> str:

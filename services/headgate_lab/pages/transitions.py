@@ -1,4 +1,4 @@
-"""docs/reference/transitions.md: the tables of the five machines, and a diagram of each."""
+"""docs/reference/transitions.md: the tables of the five machines, and pictures of the states that users see."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
@@ -14,6 +14,8 @@ from headgate.generation.changelog.core import phases as generation
 from headgate.migration.core import transitions as migration
 from headgate.records.control import Assignment, Epoch, ReplicationState, SpanDispatched
 from headgate.records.migration import MigrationRecorded, MigrationState
+from headgate_lab.pages import feed_states
+from headgate_lab.pages.state_chart import chart
 
 _FORMS: Final = {
     replication.Phase.ABSENT: (ReplicationState.ABSENT, False, False),
@@ -26,9 +28,6 @@ _FORMS: Final = {
 }
 """An example of each phase: the record's state, and whether it has a primary and a secondary."""
 
-_NOTHING_HAPPENS: Final = ("keep", "wait", "never")
-"""Actions after which everything is as before, or that cannot be."""
-
 
 def page() -> str:
     """The page."""
@@ -39,51 +38,81 @@ def page() -> str:
         "is an impossible pair: it is an error that ends the session or the term. This page is made from the code by",
         "`make docs`.",
         "",
+        "In a picture, an arrow leads from a state to the state that follows, and its label has the inputs that lead",
+        "there. Inputs that do not change the state are omitted. Nothing leaves a state in a grey box.",
+        "",
+        "## A feed",
+        "",
+        "`coordinator/core/feeds/feed_lifecycle.py`. A feed is `stopping`, `finishing` or `removing` until each of",
+        "its tables is sealed: no agent can write it then. A feed has no table of transitions: each step follows from",
+        "its tables' states. A test compares the picture with what the scenarios record.",
+        "",
+        "![The states of a feed](../pictures/states-feed.svg)",
+        "",
         "## A span, as its owner sees it",
         "",
-        "`coordinator/core/replication.py`. An arrow is a signal and the phase that follows; signals that do",
-        "not change the phase are omitted.",
+        "`coordinator/core/replication.py`.",
         "",
-        *_diagram(_owners_edges()),
+        "![The states of a span](../pictures/states-span.svg)",
         "",
         *_table(replication.TRANSITIONS),
         "",
         "## A span, as the dispatch record directs an agent's session",
         "",
-        "`agent/core/transitions.py`. An arrow is a directive and the action it leads to; the action `keep`",
-        "is omitted.",
-        "",
-        *_diagram(_actions_edges(session.TRANSITIONS)),
+        "`agent/core/transitions.py`.",
         "",
         *_table(session.TRANSITIONS),
         "",
         "## A span's states in an agent",
         "",
-        "`agent/core/span/transitions.py`. As above.",
-        "",
-        *_diagram(_actions_edges(span.TRANSITIONS)),
+        "`agent/core/span/transitions.py`.",
         "",
         *_table(span.TRANSITIONS),
         "",
         "## A schema change, as its owner sees it",
         "",
-        "`migration/core/transitions.py`. An arrow is a signal and the phase that follows; signals that do",
-        "not change the phase are omitted.",
+        "`migration/core/transitions.py`.",
         "",
-        *_diagram(_migrations_edges()),
+        "![The states of a schema change](../pictures/states-migration.svg)",
         "",
         *_table(migration.TRANSITIONS),
         "",
         "## A generation of a change log, as its owner sees it",
         "",
-        "`generation/changelog/core/phases.py`. An arrow is a signal and the action it leads to; the action `wait` is",
-        "omitted.",
+        "`generation/changelog/core/phases.py`.",
         "",
-        *_diagram(_actions_edges(generation.TRANSITIONS)),
+        "![The states of a generation of a change log](../pictures/states-change-log.svg)",
         "",
         *_table(generation.TRANSITIONS),
     ]
     return "\n".join(parts) + "\n"
+
+
+def feed_picture() -> str:
+    """pictures/states-feed.svg."""
+    return chart("states-feed", "The states of a feed", feed_states.STATES, feed_states.EDGES)
+
+
+def span_picture() -> str:
+    """pictures/states-span.svg."""
+    return chart("states-span", "The states of a span", _values(replication.Phase), _owners_edges())
+
+
+def migration_picture() -> str:
+    """pictures/states-migration.svg."""
+    states = [phase for phase in _values(migration.Phase) if phase != "awaiting_approval"]
+    title = "The states of a schema change"
+    return chart("states-migration", title, ["awaiting_approval", *states], _migrations_edges())
+
+
+def change_log_picture() -> str:
+    """pictures/states-change-log.svg."""
+    title = "The states of a generation of a change log"
+    return chart("states-change-log", title, [*_values(generation.Phase), "retired"], _generations_edges())
+
+
+def _values(phases: Iterable[StrEnum]) -> list[str]:
+    return [phase.value for phase in phases]
 
 
 def _owners_edges() -> Iterable[tuple[str, str, str]]:
@@ -125,6 +154,15 @@ def _cause() -> replication.Cause:
     )
 
 
+def _generations_edges() -> Iterable[tuple[str, str, str]]:
+    """(phase, next phase, signal)."""
+    after = {action: phase.value for action, phase in generation.PHASE_AFTER.items()}
+    after[generation.Action.RETIRE] = "retired"
+    for (phase, signal), action in generation.TRANSITIONS.items():
+        if action in after:
+            yield phase.value, after[action], signal.value
+
+
 def _migrations_edges() -> Iterable[tuple[str, str, str]]:
     """(phase, next phase, signal), by applying every signal to an example of every phase."""
     cause = migration.Cause(owner_rev=7, now_ms=0)
@@ -149,22 +187,6 @@ def _migrations() -> Iterator[MigrationRecorded]:
         yield replace(blank, state=state)
     for ending in (MigrationState.FAILED, MigrationState.CANCELLED):
         yield replace(blank, state=MigrationState.RUNNING, ending=ending)
-
-
-def _actions_edges(table: Mapping[Any, StrEnum]) -> Iterable[tuple[str, str, str]]:
-    """(state, action, signal); actions are distinguished from states by their brackets."""
-    for (state, signal), action in table.items():
-        if action.value not in _NOTHING_HAPPENS:
-            yield "none" if state is None else state.value, f"do_{action.value}", signal.value
-
-
-def _diagram(edges: Iterable[tuple[str, str, str]]) -> list[str]:
-    """A Mermaid state diagram; several signals between two states share an arrow."""
-    grouped: dict[tuple[str, str], dict[str, None]] = {}
-    for start, end, signal in edges:
-        grouped.setdefault((start, end), {})[signal] = None
-    arrows = [f"    {start} --> {end}: {', '.join(signals)}" for (start, end), signals in grouped.items()]
-    return ["```mermaid", "stateDiagram-v2", *arrows, "```"]
 
 
 def _table(table: Mapping[Any, StrEnum]) -> list[str]:

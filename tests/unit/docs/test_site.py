@@ -40,12 +40,12 @@ def test_nothing_is_loaded_from_the_network(site: Path) -> None:
     loaded = {path.name: LOADED.findall(path.read_text()) for path in site.rglob("*.html")}
     assert {name: found for name, found in loaded.items() if found} == {}
     assert (site / "mermaid.min.js").read_bytes() == b"// drawn elsewhere"
-    assert "mermaid.min.js" in (site / "reference" / "transitions.html").read_text()
+    assert "mermaid.min.js" in (site / "reference" / "imports.html").read_text()
 
 
 def test_diagrams_are_left_to_the_script(site: Path) -> None:
-    page = (ROOT / "docs" / "reference" / "transitions.md").read_text()
-    shown = (site / "reference" / "transitions.html").read_text()
+    page = (ROOT / "docs" / "reference" / "imports.md").read_text()
+    shown = (site / "reference" / "imports.html").read_text()
     assert shown.count('<pre class="mermaid">') == page.count("```mermaid") > 0
 
 

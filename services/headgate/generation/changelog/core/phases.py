@@ -96,6 +96,15 @@ expired      -       -        -         -         -          retire  retire
 """
 """The whole machine, ``-`` for never and ``.`` for wait."""
 
+PHASE_AFTER: Final = {
+    Action.PREPARE: GenerationPhase.PREPARED,
+    Action.COMMIT: GenerationPhase.COMMITTED,
+    Action.ABORT: GenerationPhase.ABORTED,
+    Action.CLOSE: GenerationPhase.CLOSING,
+    Action.SUPERSEDE: GenerationPhase.SUPERSEDED,
+    Action.DRAIN: GenerationPhase.DRAINED,
+}
+"""The phase that each action leads to. The others change none, or delete the generation (RETIRE)."""
 
 TRANSITIONS: Final = read_grid(_TABLE, Phase, Signal, Action, {"-": Action.NEVER, ".": Action.WAIT})
 

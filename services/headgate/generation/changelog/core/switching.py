@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from headgate.generation.changelog.core.admission import admit_writers, let_leave
-from headgate.generation.changelog.core.phases import Action, Signal, action_for
+from headgate.generation.changelog.core.phases import PHASE_AFTER, Action, Signal, action_for
 from headgate.generation.core.draft import Draft
 from headgate.generation.core.effects import FenceWriter, MeasureEnds, WriteEnds
 from headgate.generation.core.ranges import LogMap
@@ -104,7 +104,7 @@ def prepare(draft: Draft, name: str, log: LogMap, requests: tuple[str, ...], rea
     cuts = tuple(WriterCut(each.writer, each.life, None, ended=False) for each in record.writers if not each.is_over)
     generation = GenerationRecorded(
         epoch=log.generation,
-        phase=GenerationPhase.PREPARED,
+        phase=PHASE_AFTER[Action.PREPARE],
         chunks=chunks,
         follows=0 if current is None else current.epoch,
         cuts=cuts,
@@ -193,7 +193,7 @@ def _is_read(draft: Draft, name: str, generation: GenerationRecorded) -> bool:
 
 def _commit(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
     cuts = tuple(replace(cut, position=_promise(draft, name, generation, cut)) for cut in generation.cuts)
-    draft.change(name, generation.epoch, phase=GenerationPhase.COMMITTED, cuts=cuts)
+    draft.change(name, generation.epoch, phase=PHASE_AFTER[Action.COMMIT], cuts=cuts)
     draft.note_committed(name, generation.epoch)
     for request in generation.requests:
         draft.settle(
@@ -214,7 +214,7 @@ def _fence(draft: Draft, name: str, generation: GenerationRecorded, _reason: str
 
 
 def _abort(draft: Draft, name: str, generation: GenerationRecorded, reason: str) -> None:
-    draft.change(name, generation.epoch, phase=GenerationPhase.ABORTED, reason=reason)
+    draft.change(name, generation.epoch, phase=PHASE_AFTER[Action.ABORT], reason=reason)
     for request in generation.requests:
         draft.settle(GenerationOutcomeKey(name, request), OutcomeStatus.FAILED, f"aborted: {reason}")
     draft.stop_waiting("promise", name, generation.epoch)
@@ -222,7 +222,7 @@ def _abort(draft: Draft, name: str, generation: GenerationRecorded, reason: str)
 
 
 def _close(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
-    draft.change(name, generation.epoch, phase=GenerationPhase.CLOSING)
+    draft.change(name, generation.epoch, phase=PHASE_AFTER[Action.CLOSE])
 
 
 def _measure(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
@@ -233,11 +233,11 @@ def _measure(draft: Draft, name: str, generation: GenerationRecorded, _reason: s
 
 
 def _supersede(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
-    draft.change(name, generation.epoch, phase=GenerationPhase.SUPERSEDED)
+    draft.change(name, generation.epoch, phase=PHASE_AFTER[Action.SUPERSEDE])
 
 
 def _drain(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
-    draft.change(name, generation.epoch, phase=GenerationPhase.DRAINED)
+    draft.change(name, generation.epoch, phase=PHASE_AFTER[Action.DRAIN])
     _forget_cuts(draft, name, generation)
     draft.set_timer("expire", (generation.epoch, name), KEPT_SECONDS)
     drained = [each.epoch for each in draft.record(name).generations if each.phase is GenerationPhase.DRAINED]
