@@ -16,6 +16,8 @@ from headgate_lab.pages import (
     settings,
     topics,
     transitions,
+    versions,
+    views,
 )
 from headgate_lab.pages.prose import filled
 
@@ -31,6 +33,8 @@ _MAKERS: Final[Mapping[str, Callable[[], str]]] = {
     "reference/settings.md": settings.page,
     "reference/topics.md": topics.page,
     "reference/transitions.md": transitions.page,
+    "reference/versions.md": versions.page,
+    "reference/views.md": views.page,
     "pictures/architecture.svg": architecture.picture,
     "pictures/states-change-log.svg": transitions.change_log_picture,
     "pictures/states-feed.svg": transitions.feed_picture,

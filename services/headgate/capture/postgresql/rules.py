@@ -8,9 +8,9 @@ from headgate.capture.postgresql.facts import PostgresFacts, PostgresTable, Publ
 from headgate.databases.postgresql.sql import quoted
 from headgate.sources.connector_warnings import FORGOTTEN_ARRAYS, LOST_TYPES, without_length
 
-__all__ = ["postgresql_findings"]
+__all__ = ["OLDEST", "postgresql_findings"]
 
-_PGOUTPUT: Final = 100_000
+OLDEST: Final = 100_000
 """PostgreSQL 10, the first with the plugin that the connector decodes by."""
 
 _ROOTS: Final = 130_000
@@ -45,7 +45,7 @@ def postgresql_findings(
 
 def _server(facts: PostgresFacts) -> Iterator[Finding]:
     shown = f"{facts.version // 10_000}.{facts.version % 10_000}"
-    if facts.version < _PGOUTPUT:
+    if facts.version < OLDEST:
         yield Finding("version", State.WRONG, f"{shown} has no pgoutput", then="Upgrade to PostgreSQL 10 or later")
     elif facts.is_standby and facts.version < _STANDBYS:
         yield Finding(
