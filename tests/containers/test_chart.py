@@ -1,5 +1,6 @@
 """The Helm chart: rendered by helm, its objects checked against the schemas that Kubernetes publishes."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from containers.conftest import ROOT, run
+from headgate.cli.feed_folder import read_folder
 from support.commands import commands
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
@@ -18,11 +20,20 @@ pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
 CHART = ROOT / "infra/helm/headgate"
 KUBERNETES = "1.34"
 VALIDATOR = "kubernetes-validate==1.37.0"
-WITH_SECRETS = ("coordinator", "agent", "migration", "generation", "ingest", "views", "topics")
+WITH_SECRETS = ("coordinator", "agent", "migration", "generation", "ingest", "views", "topics", "feeds")
 NODES = '{"nodeSelectorTerms":[{"matchExpressions":[{"key":"disk","operator":"In","values":["ssd"]}]}]}'
 MONITORED = ("--set", "podMonitor.enabled=true,prometheusRule.enabled=true,prometheusRule.labels.release=prometheus")
 """Objects of the Prometheus operator, which Kubernetes itself does not know."""
+FEEDS: dict[str, Any] = {
+    "shop": {
+        "source": {"topics": ["shop.public.orders"], "format": "debezium-json"},
+        "sink": {"type": "postgresql", "dsn": "postgresql://h@w:5432/shop", "password_file": "/run/secrets/shop"},
+        "batch_rows_max": 1_000_000,
+    },
+    "b.2": {"source": {"topics": ["b"], "format": "canal-json"}, "sink": {"type": "kafka", "dsn": "kafka://w:9092"}},
+}
 EVERYTHING = (
+    *("--set-json", f"feeds={json.dumps(FEEDS)}"),
     *("--set", "generation.enabled=true,migration.enabled=true,agent.autoscaling.enabled=true"),
     *("--set", "image.pullSecrets={one}"),
     *("--set", ",".join(f"secrets.{service}.kafka={service}-kafka" for service in WITH_SECRETS)),
@@ -70,7 +81,7 @@ def test_pods_are_confined_and_have_time_to_stop(helm: str) -> None:
     names = {one["metadata"]["name"] for one in deployments}
     services = ("agent", "coordinator", "generation", "ingest-shop", "migration", "views")
     assert names == {f"prod-{service}" for service in services}
-    for one in [*deployments, found["Job", "prod-topics"]]:
+    for one in [*deployments, found["Job", "prod-topics"], found["Job", "prod-feeds"]]:
         pod = one["spec"]["template"]["spec"]
         (container,) = pod["containers"]
         assert pod["securityContext"]["runAsNonRoot"]
@@ -143,6 +154,25 @@ def test_topics_are_copied_into_change_logs(helm: str) -> None:
     assert not any("ingest" in name for _, name in objects(rendered(helm)))
 
 
+def test_feeds_are_applied_behind_each_install_and_upgrade(helm: str, tmp_path: Path) -> None:
+    found = objects(rendered(helm, *EVERYTHING))
+    for name, text in found["ConfigMap", "prod-feeds"]["data"].items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert {name: spec.feed for name, spec in read_folder(tmp_path).items()} == {"shop": "shop", "b.2": "b.2"}
+    job = found["Job", "prod-feeds"]
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "post-install,post-upgrade"
+    pod = job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert {"name": "feeds", "configMap": {"name": "prod-feeds"}} in pod["volumes"]
+    assert {"name": "feeds", "mountPath": "/feeds", "readOnly": True} in container["volumeMounts"]
+    for options, more in (((), []), (("--set", "applyFeeds.prune=true"), ["--prune", "--yes"])):
+        (container,) = objects(rendered(helm, *EVERYTHING, *options))["Job", "prod-feeds"]["spec"]["template"]["spec"][
+            "containers"
+        ]
+        assert container["args"] == ["feed", "apply", "/feeds", "--timeout", "300", *more]
+    assert not any(name == "prod-feeds" for _, name in objects(rendered(helm))), "without feeds there is no job"
+
+
 def test_unknown_and_impossible_values_are_refused(helm: str) -> None:
     for setting, why in (
         ("agents.replicas=3", "additional properties"),
@@ -151,6 +181,9 @@ def test_unknown_and_impossible_values_are_refused(helm: str) -> None:
         ("kafka.bootstrap=broker", "pattern"),
         ("image.digest=latest", "pattern"),
         ("ingests[0].name=shop,ingests[0].log=orders", "topics"),
+        ("feeds.shop.source.format=debezium-json", "sink"),
+        ("feeds.a b.source.format=x,feeds.a b.sink.type=y", "pattern"),
+        ("applyFeeds.often=true", "additional properties"),
     ):
         command = [helm, "template", "prod", str(CHART), "--kube-version", KUBERNETES, "--set", setting]
         refused = subprocess.run(command, capture_output=True, text=True, check=False)

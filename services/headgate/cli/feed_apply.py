@@ -18,9 +18,11 @@ from headgate.cli.rendering import print_plain
 from headgate.cli.requests import OutcomeOptions, ask, operation
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Log
-from headgate.eventlog.snapshot import read_snapshot
+from headgate.eventlog.snapshot import Snapshot, all_partitions, read_snapshot
+from headgate.migration.core.feed_names import back_feed, forth_feed
 from headgate.records.control import FeedRecorded, OperationKind
 from headgate.records.keys import FeedKey
+from headgate.records.migration import MigrationKey, MigrationRecorded
 from headgate.records.name_lists import shown_names
 from headgate.runtime.requests import RequestError
 
@@ -60,7 +62,7 @@ def apply(
     """
     wanted = read_folder(folder)
     with connected(cluster) as (settings, log):
-        known = {key.feed: record for key, record in read_snapshot(log).each(FeedKey, FeedRecorded)}
+        known = _feeds_of_people(read_snapshot(log, all_partitions(log, (FeedKey.topic, MigrationKey.topic))))
         steps = planned(wanted, known, prune=prune)
         _show_steps(steps, outcome.output)
         permit = _agreed(change, steps)
@@ -70,6 +72,13 @@ def apply(
             results = [_done(log, step, outcome.timeout, permit) for step in steps]
     _show_results(results, outcome.output)
     _fail_if_refused(results)
+
+
+def _feeds_of_people(snapshot: Snapshot) -> dict[str, FeedRecorded]:
+    """The cluster's feeds, except those of schema changes: their owner creates and deletes them."""
+    migrations = [key.migration for key, _ in snapshot.each(MigrationKey, MigrationRecorded)]
+    made = {name for migration in migrations for name in (forth_feed(migration), back_feed(migration))}
+    return {key.feed: record for key, record in snapshot.each(FeedKey, FeedRecorded) if key.feed not in made}
 
 
 def _agreed(change: Destruction, steps: Sequence[Step]) -> Permit | None:

@@ -11,7 +11,9 @@ from headgate.app.exit_codes import ExitCode
 from headgate.cli.feed_folder import Act, planned, read_folder
 from headgate.cli.main import app
 from headgate.config.feed import FeedSpecError, SkippedRecord, parse_feed
+from headgate.migration.core.feed_names import back_feed, forth_feed
 from headgate.records.control import FeedRecorded, OutcomeStatus, RequestSettled
+from headgate.records.keys import FeedKey
 from support import build
 from support.answering_owners import answering_owners
 
@@ -94,6 +96,17 @@ def test_control_characters_of_a_file_do_not_reach_the_terminal(
     shown = CliRunner().invoke(app, ["feed", "apply", str(tmp_path), "--timeout", "30"]).stdout
     assert "source.unavailable_value" in shown
     assert not {"\x1b", "\x9b"} & set(shown)
+
+
+def test_feeds_of_schema_changes_are_not_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their owner deletes them, and a change ends in an error if another client does."""
+    owners = answering_owners(monkeypatch)
+    for name in (forth_feed("m1"), back_feed("m1"), forth_feed("unknown")):
+        owners.put(FeedKey(name), feed(feed=name))
+    write(tmp_path, "new.yaml", feed="new")
+    shown = CliRunner().invoke(app, ["feed", "apply", str(tmp_path), "--prune"]).stdout
+    gone = [f"- {name} is not in the folder" for name in sorted(("lake", "shop", forth_feed("unknown")))]
+    assert shown.splitlines() == ["+ new", *gone]
 
 
 def test_what_differs_is_shown_and_a_deletion_is_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

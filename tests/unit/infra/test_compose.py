@@ -47,6 +47,26 @@ def test_views_are_opened_for_their_own_service_only() -> None:
     assert opened == {"views"}
 
 
+@pytest.mark.parametrize("file", FILES)
+def test_every_service_has_a_limit_of_cpu_and_memory(file: str) -> None:
+    base = _services()
+    for name, service in _services(file).items():
+        limited = {**base.get(name, {}), **service}
+        assert 0 < limited.get("cpus", 0) <= 2, f"{name}: a machine of two cores must be able to start it"
+        assert re.fullmatch(r"\d+[mg]", limited.get("mem_limit", "")), name
+
+
+def test_an_agent_has_more_memory_than_its_spark() -> None:
+    for name, service in _services().items():
+        heap = service.get("environment", {}).get("HEADGATE_SPARK__MEMORY")
+        if heap is not None:
+            assert _mebibytes(service["mem_limit"]) >= 4 * _mebibytes(heap), name
+
+
+def _mebibytes(size: str) -> int:
+    return int(size[:-1]) * {"m": 1, "g": 1024}[size[-1]]
+
+
 def test_no_port_is_published_beyond_this_machine() -> None:
     published = _published()
     assert published

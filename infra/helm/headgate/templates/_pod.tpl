@@ -34,7 +34,7 @@ app.kubernetes.io/component: {{ .service }}
 {{- end }}
 {{- end }}
 
-{{/* A pod's security, files (.secrets: what values.secrets has of its service) and stop: non-root, nothing writable but scratch, a stop that may take its time. */}}
+{{/* A pod's security, files (.secrets: what values.secrets has of its service; .configMap: of feeds, or empty) and stop: non-root, nothing writable but scratch, a stop that may take its time. */}}
 {{- define "headgate.pod" -}}
 serviceAccountName: {{ .account | default (printf "%s-headgate" .root.Release.Name) }}
 automountServiceAccountToken: false
@@ -70,6 +70,9 @@ volumes:
   {{- with .secrets.files }}
   - {name: secrets, secret: {secretName: {{ . }}, defaultMode: 0440}}
   {{- end }}
+  {{- with .configMap }}
+  - {name: feeds, configMap: {name: {{ . }}}}
+  {{- end }}
   {{- with .root.Values.extraVolumes }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -91,6 +94,9 @@ volumeMounts:
   - {name: home, mountPath: /home/headgate}
   {{- if .secrets.files }}
   - {name: secrets, mountPath: /run/secrets, readOnly: true}
+  {{- end }}
+  {{- if .configMap }}
+  - {name: feeds, mountPath: /feeds, readOnly: true}
   {{- end }}
   {{- with .root.Values.extraVolumeMounts }}
   {{- toYaml . | nindent 2 }}
