@@ -22,7 +22,7 @@ def page() -> str:
         "# Versions",
         "",
         "What Headgate runs with, and what its tests run on. A version between two that are tested, or a newer one, is",
-        "expected to work, and nobody has tried it. This page is made from the code by `make docs`.",
+        "expected to work, but was not tried. This page is made from the code by `make docs`.",
         "",
         "| part | works with | the tests run on |",
         "|---|---|---|",
