@@ -61,8 +61,6 @@ NOT_YET: Final = (
     "CHANGELOG.md",
     "docs/adr/",
     "docs/bugs.md",
-    "services/headgate/cli/migration.py",
-    "services/headgate_lab/simulation/",
 )
 """Text that still has words of INSTEAD_BY_FOLDER."""
 

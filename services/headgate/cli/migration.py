@@ -564,4 +564,4 @@ def _of_feed(record: FeedRecorded | None, feed: str) -> dict[str, Any]:
     if record.state is FeedState.NORMAL:
         return {"state": "kept"}
     why = record.error or f"feed {feed} is {record.state.value}"
-    return {"state": "stands still", "why": f"{why}; see `headgate why {feed}`"}
+    return {"state": "does not advance", "why": f"{why}; see `headgate why {feed}`"}

@@ -1,7 +1,7 @@
 """Agents of the world: a process with one session after the other, as agent/shell/service.py and life.py run them.
 
 The machine, Turns, Lease, Heartbeat and IdWatch are the real ones. Only what reads a clock or waits in the service is
-written again here: reading, the replay to an end, the retry of a write that nobody acknowledged.
+written again here: reading, the replay to an end, the retry of a write that was not acknowledged.
 """
 
 from collections import deque
@@ -43,7 +43,7 @@ class AgentProcess(Process):
         self._start_at = float("-inf")
         self.is_leaving = False
         self.hangs_until = float("-inf")
-        """The main thread does nothing before; heartbeats and data plane go on."""
+        """The main thread does nothing before; heartbeats and data plane continue."""
 
     def act(self) -> None:
         """Heartbeat and data plane always, the main thread unless it waits."""
@@ -108,19 +108,19 @@ class Sessions:
         self.is_known = is_known
         self.leases: dict[tuple[str, str], Lease] = {}
         self.told: set[tuple[str, str]] = set()
-        """Sessions whose lease stands on the log."""
+        """Sessions whose lease is on the log."""
 
     def begin(self, process: AgentProcess) -> "_Session":
         """The next session of an agent."""
         return _Session(process, f"s{len(self.leases) + 1}", self)
 
     def committed(self, key: object, value: object) -> None:
-        """A record has become a fact: it may be the one that says how long a session's lease is."""
+        """A record has become a fact: it may be the one with the length of a session's lease."""
         if isinstance(key, AgentKey) and isinstance(value, AgentAnnounced) and value.lease_seconds is not None:
             self.told.add((key.agent, key.session))
 
     def is_lost(self, session: tuple[str, str]) -> bool:
-        """Whether the session itself knows that it is over; or has not said its lease to who takes it for another."""
+        """Whether the session itself knows that it is over, or has not announced its lease."""
         return self.leases[session].lost() or (not self.is_known and session not in self.told)
 
 

@@ -1,6 +1,6 @@
 """A data plane without data: a TableExecutor whose tasks are counters, and whose sink is far away.
 
-Each call to the sink is a request on a wire. It may be slow, be lost, be answered by nobody, or arrive long after its
+Each call to the sink is a request on a wire. It may be slow, be lost, stay without an answer, or arrive long after its
 sender gave up, was frozen, or died: what a database sees of a killed agent's last transaction. What becomes of a span
 is decided by the very machine that lanes have (agent/core/span/machine.py); here is only what performs its effects.
 """
@@ -73,7 +73,7 @@ class Request(msgspec.Struct, eq=False):
     claim: Claim
     ranges: dict[int, OffsetRange]
     run: "Run | None"
-    """Who waits for the answer; None once nobody does."""
+    """The caller that waits for the answer; None if it no longer waits."""
     arrives_at: float = 0.0
     """Not before this time of the world's clock."""
 
@@ -156,7 +156,7 @@ class Run:
 
 
 class SimulatedExecutor:
-    """See the module's docstring. ``work`` is what its threads would do; calls only tell the machine what is wanted."""
+    """See the module's docstring. ``work`` is what its threads would do; calls only give the machine what is wanted."""
 
     def __init__(self, world: Surroundings, cluster_id: str, session: AgentKey) -> None:
         self._world = world
@@ -233,7 +233,7 @@ class SimulatedExecutor:
     def status(self, span: SpanId) -> TaskStatus | None:
         """See TableExecutor."""
         run = self.runs.get(span)
-        # Changes have no time here but their ts, so that is what batches say in place of milliseconds.
+        # Changes have no time here but their ts, so batches have that in place of milliseconds.
         return None if run is None else replace(run.span.status(0, 0.0), seen_ts=run.span.progress.seen_ms)
 
     def kill(self) -> None:

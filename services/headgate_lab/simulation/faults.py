@@ -23,12 +23,12 @@ RESTART_SECONDS: Final = (0.5, 2.0, 15.0)
 """A supervisor's pause; the last is longer than every lease."""
 
 FREEZE_SECONDS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 30.0)
-"""Shorter than a lease, about one, and long after everybody has gone on."""
+"""Shorter than a lease, about one, and long after all others have continued."""
 
 MEND_SECONDS: Final = (0.5, 2.0, 6.0, 20.0)
 
 CLOCK_STEP_SECONDS: Final = (-30 * 86_400.0, -3_600.0, -10.0, 10.0, 3_600.0, 30 * 86_400.0)
-"""Somebody sets the time, or NTP comes back after long; the monotonic clock knows nothing of it."""
+"""A person sets the time, or NTP comes back after long; the monotonic clock knows nothing of it."""
 
 SECOND_PROCESS_SHARE: Final = 0.3
 """How often a frozen agent is taken for dead by its supervisor, which starts another under the same name."""
@@ -143,7 +143,7 @@ class Faults:
         world.mark(f"outage of {whom}")
 
     def _strike_both_movers(self) -> None:
-        """Whoever a moving table comes from and goes to: by chance alone both hardly ever go together."""
+        """The sessions that a moving table comes from and goes to: by chance alone both hardly ever go together."""
         world = self._world
         for state in world.log_audit.states.values():
             moving = next((record for _, record in sorted(state.spans.items()) if record.secondary is not None), None)

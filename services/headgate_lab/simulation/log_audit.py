@@ -1,6 +1,6 @@
 """Guarantees 3 and 4 of docs/guarantees.md, and the full log's side of 5, as an audit kept beside the log.
 
-Told of every record at the moment it becomes a fact, in that order, which no process of the world can see: what a
+It sees every record at the moment it becomes a fact, in that order, which no process of the world can see: what a
 guarantee forbids is noticed at the step that does it, at a cost that does not depend on how much there is.
 """
 
@@ -67,7 +67,7 @@ class LogAudit:
         *,
         on_level: Callable[[int], None],
     ) -> None:
-        """``on_level`` is told of every higher schema level that an owner announces."""
+        """``on_level`` gets every higher schema level that an owner announces."""
         self.states: dict[int, State] = {shard: COORDINATOR.new_state(shard) for shard in range(shards)}
         self.marks = marks
         self.records = 0
@@ -81,7 +81,7 @@ class LogAudit:
         self._gone: set[str] = set()
         """Feeds (by id) whose record was deleted."""
         self._without_sink: set[str] = set()
-        """Feeds (by id) whose outcome says that they were removed without their sink."""
+        """Feeds (by id) that were removed without their sink, by their outcome."""
         self._on_level = on_level
         self._owner_reads: dict[int, int] = {}
         self._level = 0
@@ -243,7 +243,7 @@ class LogAudit:
     def _check_times(
         self, feed: str, value: FeedProgressed, before: FeedProgressed | None, plan: SpanPlan, written: Positions
     ) -> None:
-        # What was said before a table joined stands still until that has come as far; it must not move in the meantime.
+        # What was reported before a table joined stays until that has come as far; it must not move in the meantime.
         stood = (None, None) if before is None else (before.checkpoint_ts, before.resolved_ts)
         if value.checkpoint_ts not in (value.resolved_ts, stood[0]):
             self._check_ts(feed, value.checkpoint_ts, plan.span, written, plan.start)
@@ -323,7 +323,7 @@ class LogAudit:
             self.marks["something was noticed of a source"] += 1
 
     def _check_division(self, key: FeedKey, old: FeedRecorded | None, new: FeedRecorded) -> None:
-        """However tables are divided, every partition is wanted by one span, whose name says so."""
+        """However tables are divided, every partition is wanted by one span, whose name has it."""
         for table in sorted({plan.table for plan in new.spans}):
             plans = [plan for plan in new.spans if plan.table == table]
             partitions = sorted(partition for plan in plans for partition in plan.start)
@@ -361,7 +361,7 @@ class LogAudit:
             self._ended_without_sink(ended[1])
 
     def _ended_without_sink(self, feed_id: str) -> None:
-        """Of a feed that can go at once only its outcome says that it is abandoned; either may be read first."""
+        """Of a feed that can go at once only its outcome shows that it is abandoned; either may be read first."""
         self._without_sink.add(feed_id)
         if feed_id in self._gone and feed_id in self._sink.stopped:
             self._sink.stopped.remove(feed_id)

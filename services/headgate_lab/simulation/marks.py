@@ -45,7 +45,7 @@ REQUIRED: Final = (
     "a word of a dead session",
     # Who hangs while its heartbeats continue (coordinator/core/spans/waiting.py).
     "an agent hung while its heartbeats continued",
-    "a client stopped reading and said so",
+    "a client stopped reading and reported it",
     "a client stopped reading silently",
     "a drain hung",
     "passed over in handover",

@@ -1,4 +1,4 @@
-"""Whoever types ``headgate feed …``: random requests, made twice or taken back, about feeds that may not be there.
+"""A person that types ``headgate feed …``: random requests, made twice or taken back, about feeds that may be unknown.
 
 All it knows it reads from the log's present state, like the CLI; what it asks for may long have changed.
 """
@@ -86,7 +86,7 @@ WHOLE: Final = '{"keys": null}'
 
 
 def resolve(effect: ResolveFeed) -> FeedResolved:
-    """What the spec of a request of ours means."""
+    """What the spec of one of these requests means."""
     spec = msgspec.json.decode(effect.spec, type=_Spec)
     plans = tuple(
         SpanPlan(table, f"db.{table}", table, {int(partition): offset for partition, offset in start.items()})
@@ -175,7 +175,7 @@ class Operator:
         abandon_sink = kind is OperationKind.REMOVE_FEED and self._chance.random() < ABANDON_SHARE
         value = OperationRequested(kind, feed, spec, table, agent, "operator", self._wall_ms(), parts, abandon_sink)
         if level_of(value) > self._states[shard].level:
-            return  # the command refuses it: not everybody could read the request
+            return  # the command refuses it: some process could not read the request
         self._last = (RequestKey(f"r{self._count:05}"), value, shard)
         self._put(*self._last)
 
@@ -207,7 +207,7 @@ class Operator:
             for name, feed in sorted(state.feeds.items()):
                 if feed.paused and feed.target_ts is not None:
                     self.ask(OperationKind.RESUME_TABLE, name)  # its end needs every table; one at a time, drawn
-                # Tables whose error is not tried again by itself.
+                # Tables whose error is not retried by itself.
                 is_waiting = any(
                     record.state is ReplicationState.ABSENT and record.failures
                     for key, record in state.spans.items()
@@ -217,7 +217,7 @@ class Operator:
                 if feed.wanted is not WantedState.RUNNING or not is_sick or not is_waiting:
                     continue
                 errors = [record.last_error or "" for key, record in state.spans.items() if key.feed == name]
-                # Nothing brings back what the source has deleted: the table is copied afresh, under a new feed.
+                # Nothing brings back what the source has deleted: the table is copied again, under a new feed.
                 is_hopeless = any(EXPIRED in error or self._is_of_another(error) for error in errors)
                 self.ask(OperationKind.REMOVE_FEED if is_hopeless else OperationKind.RESUME_FEED, name)
 

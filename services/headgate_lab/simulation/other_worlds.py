@@ -24,7 +24,7 @@ class OtherWorld(StrEnum):
 
 
 STORM: Final = SwitchProfile(seed=0, crash_rate=0.015, freeze_rate=0.015, switch_rate=0.03, changes=120)
-"""Writers, readers and owners die or stand still every few seconds of the world's clock."""
+"""Writers, readers and owners die or freeze every few seconds of the world's clock."""
 
 LATE: Final = msgspec.structs.replace(STORM, crash_rate=0.004, freeze_rate=0.002, late=True)
 

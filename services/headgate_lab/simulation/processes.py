@@ -1,8 +1,8 @@
 """The processes of the world, what they see of it, and coordinators with their roles (agents: agents.py).
 
 Role, Term and machine are the real ones. Between any two steps that others
-could tell apart there is a crash point, where the world may freeze the process for a while, in which everybody else
-goes on, or end it.
+could tell apart there is a crash point, where the world may freeze the process for a while, in which all others
+continue, or end it.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from headgate_lab.simulation.profile import Profile
 from headgate_lab.worlds.kernel import role_settings
 
 TURNS_MAX: Final = 4
-"""Turns that a role takes at a time while it says that there is more to do."""
+"""Turns that a role takes at a time while it reports more to do."""
 
 
 class KilledError(BaseException):
@@ -54,7 +54,7 @@ class Stage(Surroundings, Protocol):
         ...
 
     def block(self, process: "Process", seconds: float) -> None:
-        """The process's main thread waits; its other threads, and everybody else, go on."""
+        """The process's main thread waits; its other threads, and all other processes, continue."""
         ...
 
     def mark(self, name: str) -> None:
@@ -140,8 +140,8 @@ class _OwnersLogWriter(MemoryTransactionalWriter):
             self._process.stage.mark("fenced after deciding, at the commit")
             raise
         except LevelTooLowError as error:
-            # The loop would fall and try again for ever; what the machine may say it must know before.
-            raise AssertionError(f"decided what the log's level cannot say: {error}") from error
+            # The loop would fall and retry without end; the machine must know before what it may write.
+            raise AssertionError(f"decided what the log's level cannot express: {error}") from error
         self._process.stage.crash_point(self._process, "after commit")
         return offsets
 
@@ -172,7 +172,7 @@ class CoordinatorProcess(Process):
         self._beat_at = float("-inf")
 
     def act(self) -> None:
-        """Say that it is there; turn every role, while it has more to do."""
+        """Announce it; turn every role, while it has more to do."""
         now = self.stage.monotonic()
         if now >= self._beat_at:
             self._beat_at = now + self._presence.pause

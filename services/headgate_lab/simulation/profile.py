@@ -81,7 +81,7 @@ LEASE_DIFFERS_SHARE: Final = 0.1
 """Share of seeds whose coordinators have another lease in their settings than the agents."""
 
 LEASE_GUESS_SECONDS: Final = 0.5
-"""Less than an agent's heartbeats are apart: judged by it, every session would be written dead for ever."""
+"""Less than an agent's heartbeats are apart: judged by it, every session would be written dead, without an end."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +105,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     agent_lease_seconds: float
     rates: dict[str, float]
     lease_guess_seconds: float | None = None
-    """What coordinators take the agents' lease for until they have said it; None: their settings are the agents'."""
+    """What coordinators take the agents' lease for until it is announced; None: their settings are the agents'."""
     is_upgraded: bool = False
     """Every process begins with the version before (upgrades.py)."""
     sick_table: str | None = None
@@ -138,7 +138,7 @@ def draw_profile(seed: int, *, ticks: int, without: frozenset[str] = frozenset()
         feeds=feeds,
         tables=tables,
         partitions=partitions,
-        # Small: just enough for all, divided as far as can be, while everybody is there.
+        # Small: just enough for all, divided as far as can be, while all are there.
         capacity=100 if chance.random() < 0.8 else -(-feeds * tables * partitions // agents) + 1,
         tick_seconds=chance.choice((0.1, 0.25, 0.5)),
         ticks=ticks,

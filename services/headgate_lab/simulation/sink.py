@@ -1,4 +1,4 @@
-"""A database in memory that keeps the fence of sinks/contract.py, and tells a observer everything that it lets through.
+"""A database in memory that keeps the fence of sinks/contract.py, and shows an observer all that it lets through.
 
 It is written from the contract, row for row as sinks/relational/progress.py does it in SQL. It is never asked whether
 it is right: the observer (sink_audit.py) keeps its own record.
@@ -12,7 +12,7 @@ from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import Claim, OffsetRange, SinkConflictError, SinkFencedError, SinkMovedError
 
 HELD_OPEN: Final = "held open by feed "
-"""What a refused claim says before the id of the feed that writes the table."""
+"""What a refused claim's text has before the id of the feed that writes the table."""
 
 
 class SinkObserver(Protocol):

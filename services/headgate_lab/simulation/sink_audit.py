@@ -1,6 +1,6 @@
 """Guarantee 1 of docs/guarantees.md, and 6 as far as order goes, as an audit kept beside the sink.
 
-They ask no machine and no fence anything: they are told of each thing at the moment it becomes visible, and know by
+They ask no machine and no fence anything: they see each thing at the moment it becomes visible, and know by
 themselves what may come after it.
 """
 
@@ -43,7 +43,7 @@ class SinkAudit:
         """Feeds (by id) that were removed without their sink: only who was over, or is too late, may write for them."""
 
     def claimed(self, claim: Claim, positions: Positions) -> None:
-        """A claim is above every other, continues what was written, and finds nobody else's feed at the table.
+        """A claim is above every other, continues what was written, and finds no other feed at the table.
 
         Nor another span of the feed that has one of its partitions and is not sealed.
         """
@@ -94,7 +94,7 @@ class SinkAudit:
         self._gone.add(feed_id)
 
     def deleted(self, feed_id: str) -> None:
-        """What a person has removed is held by nobody, and nothing may be written for it any more."""
+        """What a person has removed is not held, and nothing may be written for it any more."""
         if feed_id not in self.abandoned:
             raise Violation(f"1: the rows of feed {feed_id} are deleted, which was not removed without its sink")
         self.abandoned.remove(feed_id)
@@ -104,7 +104,7 @@ class SinkAudit:
         self._holder = {table: holder for table, holder in self._holder.items() if holder != feed_id}
 
     def is_open(self, feed_id: str, table: str, partitions: Collection[int] | None = None) -> bool:
-        """Whether somebody may still write a partition of the table, or one of these, for the feed."""
+        """Whether a session may still write a partition of the table, or one of these, for the feed."""
         if partitions is not None:
             return any((feed_id, table, partition) in self._taken_with for partition in partitions)
         return any(place[:2] == (feed_id, table) for place in self._taken_with)

@@ -1,7 +1,7 @@
 """The source topics of the world: only their ends grow, and, under retention, their beginnings too.
 
-A reader below the beginning can never read what it has not applied. That must be an error which a person sees; to go
-on at the beginning instead would be a gap in the table (the sink's audit, guarantee 6, would show it).
+A reader below the beginning can never read what it has not applied. That must be an error which a person sees; to
+continue at the beginning instead would be a gap in the table (the sink's audit, guarantee 6, would show it).
 """
 
 from typing import TYPE_CHECKING, Final

@@ -1,7 +1,7 @@
 """Services of two versions in one world, upgraded one by one (docs/adr/0008).
 
-An old process reads no schema level above the first, and says so on announce. Whatever is written for it is checked
-against the schemas of that level. Nobody who was there when the level rose may be ended by it. An old process that
+An old process reads no schema level above the first, and reports that on announce. What is written for it is checked
+against the schemas of that level. A process that was there when the level rose must not end by it. An old process that
 starts too late is: it ends, and its operator upgrades it.
 """
 
@@ -73,7 +73,7 @@ class Upgrades:
         return FORGOTTEN_SECONDS
 
     def go_on(self) -> None:
-        """After the faults: until nobody is old."""
+        """After the faults: until no process is old."""
         if self._world.clock >= self._next_at:
             self._next_at = self._world.clock + PACE_SECONDS
             self.upgrade_one()

@@ -52,7 +52,7 @@ class Wire:
                 self._answer(request, SinkUnavailableError("the request was lost"))
             elif self._world.strikes("request_late") and request.run is not None:
                 self._answer(request, SinkUnavailableError("no answer in time"))
-                # It arrives all the same, some time: nobody waits for its answer any more.
+                # It arrives all the same, some time: its caller no longer waits.
                 request.run = None
                 request.arrives_at = self._world.clock + self._world.faults.long_pause()
                 self._requests.append(request)
@@ -84,7 +84,7 @@ class Wire:
         return result
 
     def _check_abandoned(self, request: Request) -> None:
-        """Once a feed is gone without its sink, nobody who lives claims or writes: each has said that it stopped."""
+        """Once a feed is gone without its sink, no live session claims or writes: each has reported that it stopped."""
         feed_id, run = request.claim.identity.feed_id, request.run
         if request.kind == "seal" or run is None or feed_id not in self._world.sink_audit.abandoned:
             return

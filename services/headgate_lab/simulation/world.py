@@ -53,7 +53,7 @@ QUIET_SECONDS: Final = 12.0
 """How long what was reached must stay: longer than a lease, so that nothing is about to flap."""
 
 DELETING_RATE: Final = 0.01
-"""Per tick: some seconds for whoever would write for a feed that is gone without its sink."""
+"""Per tick: some seconds for a session that would write for a feed that is gone without its sink."""
 
 RARE_POINTS: Final = frozenset({"before init", "after init", "before effect"})
 """Crash points that are passed so seldom that they would hardly ever be struck."""
@@ -142,7 +142,7 @@ class World:
         raise Violation(f"2: {LIVENESS_SECONDS_MAX:.0f} s after the last fault: {'; '.join(missing) or 'flapping'}")
 
     def tick(self) -> None:
-        """Time goes on, and everybody who can does what is due, in an order that is drawn."""
+        """Time passes, and each process that can does what is due, in an order that is drawn."""
         profile, chance = self.profile, self.chance
         self.clock += profile.tick_seconds
         if not self.faults.stopped:

@@ -1,4 +1,4 @@
-"""``python -m headgate_lab.simulation.exhaustive``: search some bounds, or the standing ones, and print the findings.
+"""``python -m headgate_lab.simulation.exhaustive``: search some bounds, or the usual ones, and print the findings.
 
 The exit code is 0 only if no guarantee was broken.
 """

@@ -60,7 +60,7 @@ class AgentSteps:
         steppable, waiting = self._parts.once(("session", part), lambda: self._session_outlook(part))
         for span in steppable:
             seen = self._parts.seen(frame.sink, span)
-            yield f"{name}: {span.span} goes on", False, self._acted(frame, agent, ("step", span, seen, ""))
+            yield f"{name}: {span.span} continues", False, self._acted(frame, agent, ("step", span, seen, ""))
             for kind in ("retryable", "final") if frame.faults else ():
                 failed = self._acted(worse, agent, ("step", span, seen, kind))
                 yield f"FAULT {name}: {span.span} fails ({kind})", True, failed
@@ -150,7 +150,7 @@ class AgentSteps:
         )
 
     def late_steps(self, frame: Frame) -> Iterator[Step]:
-        """Requests that arrive when nobody waits for them any more."""
+        """Requests that arrive when their caller no longer waits."""
         wire = self._parts.tuples.values[frame.wire]
         for request in sorted(set(wire)):
             left = list(wire)

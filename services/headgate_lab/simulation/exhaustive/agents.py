@@ -1,7 +1,7 @@
 """A session as one frozen part: the real machine and the real turns around it, over the simulated data plane.
 
 The data plane is stepped by hand, one task at a time; a request to the sink stays with its task until the search lets
-it be answered, and what is on its way when its task or its process is gone becomes a request that nobody waits for.
+it be answered, and what is on its way when its task or its process is gone becomes a request without a caller.
 """
 
 from collections import deque
@@ -47,8 +47,8 @@ UNTOLD: Final = frozenset(
         "hangs_until",
     }
 )
-"""What does not tell one session's state from another's: links, the clock's readings, numbers that only have to be
-unlike each other, and what is derived (no position rests here, so nothing is read beyond it)."""
+"""What does not distinguish one session's state from another's: links, the clock's readings, numbers that only have to
+be unlike each other, and what is derived (no position rests here, so nothing is read beyond it)."""
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -176,11 +176,11 @@ class AgentPart:
         return self._do(lambda: self.turns.turn(deque([Arrived(delivery)])))
 
     def observe(self) -> Outcome:
-        """Tell what has become of the tasks."""
+        """Report what has become of the tasks."""
         return self._do(lambda: self.turns.turn(deque(self.turns.changes())))
 
     def progress(self) -> Outcome:
-        """Tell how far the tasks are."""
+        """Report how far the tasks are."""
         return self._do(lambda: self.turns.turn(deque([TimerFired(PROGRESS_TIMER)])))
 
     def step(self, span: SpanId, looked_up: Positions, failure: str = "") -> Outcome:
@@ -207,9 +207,9 @@ class AgentPart:
         return [(span, run.request) for span, run in sorted(self.runs.items()) if run.request is not None]
 
     def has_news(self) -> bool:
-        """Whether a task is not what was last told of it."""
+        """Whether a task differs from its last report."""
         told = dict(self.turns._observed)
-        # Asking marks the news as told, so what was told before is put back.
+        # Asking marks the news as reported, so the last report is put back.
         news = self.turns.changes()
         self.turns._observed = told
         return bool(news)

@@ -28,7 +28,7 @@ COMMANDS: Final = {
 class Bounds(msgspec.Struct, frozen=True):
     """How much may happen: tables, source partitions and changes in each, an operator's commands, faults in all.
 
-    With ``housekeeping`` progress is told, checkpoints are written and the words of the dead are swept, at any time.
+    With ``housekeeping`` progress is reported, checkpoints are written and dead sessions' reports swept, at any time.
     """
 
     spans: int = 1
@@ -45,7 +45,7 @@ class Frame(NamedTuple):
     - ``owner`` what the serving coordinator knows, and ``unread`` what it has not read yet;
     - ``log``   what a replay of the log gives now, and ``sink`` the sink with its books;
     - ``first``, ``second`` the agents: the session's part, what it has not read yet, how many sessions there have been;
-    - ``wire``  requests on their way to the sink, for which nobody waits any more;
+    - ``wire``  requests on their way to the sink, whose callers no longer wait;
     - budgets: terms so far, faults left, commands given.
     """
 

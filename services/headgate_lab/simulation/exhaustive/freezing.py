@@ -81,7 +81,7 @@ class Pool(Generic[PartT]):
     """Parts of one kind and their numbers."""
 
     def __init__(self, without: frozenset[str]) -> None:
-        """``without`` names attributes that say nothing: counters of work done, links to surroundings, what follows."""
+        """``without`` names attributes without meaning: counters of work done, links to surroundings, what follows."""
         self._without = without
         self._numbers: dict[bytes, int] = {}
         self._frozen: list[bytes] = []

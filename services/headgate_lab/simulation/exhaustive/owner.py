@@ -1,7 +1,7 @@
 """The owner's side as frozen parts: the real coordinator in a term, and the log as the state that a replay of it gives.
 
 Also the checks of docs/guarantees.md that concern the log: each record is judged at the moment it is committed, against
-what is on the log and at the sink at that moment, and against nothing that a machine says of itself.
+what is on the log and at the sink at that moment, and against no machine's own account.
 """
 
 from typing import Any, Final
@@ -38,10 +38,10 @@ DERIVED: Final = frozenset(
     {"plans", "open_count", "broken_count", "waiting", "needy", "closing", "roles", "starting"}
     | {"words", "live", "stopping", "loads", "outdated", "parts"}
 )
-"""Indexes that follow from the records, and so tell no two states apart."""
+"""Indexes that follow from the records, and so distinguish no two states."""
 
 OFFSETS: Final = {"request": 100}
-"""Requests are ordered, and feeds named, by the offset of a request: r1 stands at 101."""
+"""Requests are ordered, and feeds named, by the offset of a request: r1 is at 101."""
 
 
 class Books(SinkAudit):
@@ -65,7 +65,7 @@ class WatchedSink(SimulatedSink):
 
 
 def offset_of(fact: Fact) -> int:
-    """Where a record stands, as far as any machine cares."""
+    """A record's place, as far as any machine cares."""
     if isinstance(fact.key, RequestKey):
         return OFFSETS["request"] + int(fact.key.request[1:])
     return OFFSET_UNKNOWN
@@ -113,7 +113,7 @@ def decide(state: State, given: Any) -> tuple[list[Fact], list[Any]]:
 
 
 def _now(state: State, given: Any) -> Now:
-    """Time stands still but at a timer, which is due: then it is later than all that anybody waits for."""
+    """Time passes at a timer only, which is due: then it is later than every wait."""
     term = state.term
     if term is None or not isinstance(given, TimerFired):
         return NOW
@@ -133,7 +133,7 @@ def _passed_over(state: State) -> set[tuple[Any, ...]]:
 
 
 def _judge_successor(state: State, fact: Fact) -> None:
-    """Nobody is made primary while, by all that this owner has read, another session may still write."""
+    """No session is made primary while, by all that this owner has read, another one may still write."""
     key, value = fact.key, fact.value
     if not isinstance(key, SpanKey) or not isinstance(value, SpanDispatched) or value.primary is None:
         return
@@ -151,19 +151,19 @@ def _judge_successor(state: State, fact: Fact) -> None:
             is_theirs = is_heard and word.feed_id == value.feed_id and word.state in _MAY_WRITE
             if is_another and is_theirs and not _is_passed_over(state, session, other, word.epoch):
                 what = f"{word.state} of {other.text()} under {word.epoch}"
-                raise Violation(f"1: {key.text()} given to {chosen} while {session} says {what}")
+                raise Violation(f"1: {key.text()} given to {chosen} while {session} reports {what}")
 
 
 _MAY_WRITE: Final = (TaskState.REPLICATING, TaskState.STOPPING)
 
 
 def _is_passed_over(state: State, session: tuple[str, str], key: SpanKey, epoch: Epoch) -> bool:
-    """At a deadline somebody may be passed over; that it is at one only is judged for itself (``_judge_passing``)."""
+    """At a deadline a session may be passed over; that it is at one only is judged for itself (``_judge_passing``)."""
     return any(passed[:2] == (session, key) and epoch <= passed[2] for passed in _passed_over(state))
 
 
 def judge(log: State, audit: Books, fact: Fact) -> None:
-    """Raise Violation if the record breaks guarantee 1, 3 or 4 where it stands."""
+    """Raise Violation if the record breaks guarantee 1, 3 or 4 at its place."""
     key, value = fact.key, fact.value
     if isinstance(key, SpanKey) and isinstance(value, SpanDispatched):
         _judge_span(log, audit, key, value)

@@ -68,7 +68,7 @@ class OwnerSteps:
             yield "FAULT topics lag for the owner", True, frame._replace(unread=lagging, faults=frame.faults - 1)
 
     def _taken_over(self, frame: Frame) -> Frame:
-        """Take the id, which fences whoever had it, replay to the end, announce, let the machine begin."""
+        """Take the id, which fences its last holder, replay to the end, announce, let the machine begin."""
         owner_rev = frame.terms + 1
 
         def make() -> Any:

@@ -61,7 +61,7 @@ class Parts:
         return frame._replace(sink=sink), result
 
     def on_wire(self, frame: Frame, requests: Any) -> Frame:
-        """Requests, for which nobody waits any more, on their way."""
+        """Requests on their way, whose callers no longer wait."""
         return frame._replace(wire=self.tuples.of(tuple(sorted([*self.tuples.values[frame.wire], *requests]))))
 
     def seen(self, sink: int, span: SpanId) -> tuple[tuple[int, int], ...]:
@@ -117,7 +117,7 @@ class Parts:
     # --- numbers ---
 
     def agent(self, frame: Frame, agent: int) -> tuple[int, tuple[int, ...], int, int]:
-        """An agent: the session's part (or NOBODY), what it has not read, whether topics lag, its lives."""
+        """An agent: the session's part (or ``NOBODY``), what it has not read, whether topics lag, its lives."""
         found: tuple[int, tuple[int, ...], int, int] = self.tuples.values[frame[4 + agent]]
         return found
 

@@ -1,4 +1,4 @@
-"""The standing searches: what is searched whole, and how far the rest."""
+"""The usual searches: what is searched whole, and how far the rest."""
 
 from typing import Final
 

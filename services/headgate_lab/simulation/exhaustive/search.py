@@ -38,7 +38,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class _Graph:
-    """States in the order they were found, how each was found, and the steps that need nobody from outside."""
+    """States in the order they were found, how each was found, and the steps that need no input from outside."""
 
     def __init__(self, first: Frame) -> None:
         self.numbers: dict[Frame, int] = {first: 0}

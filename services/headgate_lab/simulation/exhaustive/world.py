@@ -30,7 +30,7 @@ class World:
         self._owner, self._agents = OwnerSteps(parts), AgentSteps(parts)
 
     def first(self) -> Frame:
-        """A feed was accepted, two sessions have begun, nobody owns the shard."""
+        """A feed was accepted, two sessions have started, the shard has no owner."""
         log = COORDINATOR.new_state(0)
         start = dict.fromkeys(range(self.parts.bounds.partitions), 0)
         plans = tuple(SpanPlan(span.span, f"db.{span.span}", span.span, start) for span in self.parts.spans)

@@ -1,9 +1,9 @@
-"""A database as far as a migration can tell: what an effect does there, step by step.
+"""A database as far as a migration can see: what an effect does there, step by step.
 
 It keeps the contract that strategies keep at real databases (headgate.migration.strategies.contract): every effect
 first raises a fence to its owner's term, so that nothing an older owner still does there can land; an effect that is
 run again finds what is there. ``changed`` counts how often a migration's change came into force. A revert takes the
-table before of the migration that it reverts for its copy: nobody may have dropped that, and nobody may drop it then.
+table before of the migration that it reverts for its copy: that must be there, and must not be dropped then.
 """
 
 from collections.abc import Iterator
@@ -129,7 +129,7 @@ class Database:
                 raise TypeError(type(effect).__name__)
 
     def tool_acts(self, migration: str) -> fx.ToolReported | None:
-        """A tool's next step, and what it says of it; None where no tool is at work.
+        """A tool's next step, and its report; None where no tool is at work.
 
         It puts the copy in the table's place by itself, unless the migration was taken over since it was started.
         """
@@ -137,7 +137,7 @@ class Database:
         if table.tool_of is None:
             return None
         if table.fence > table.tool_rev:
-            table.tool_of = None  # its sessions were ended, and nobody lets it have new ones
+            table.tool_of = None  # its sessions were ended, and it gets no new ones
             return None
         if table.copied < COPY_STEPS:
             table.copied += 1

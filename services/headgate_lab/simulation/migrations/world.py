@@ -86,7 +86,7 @@ class MigrationWorld(OwnerWorld[MigrationsState]):
         for name, record in state.migrations.items():
             # A clean-up whose answer was lost may have left less.
             left = set(self.database.tables[name].left)
-            require(left <= set(record.artifacts), f"{name} has left {left}, which its record does not say")
+            require(left <= set(record.artifacts), f"{name} has left {left}, which its record does not have")
             is_kept = any(artifact.kind == FEED for artifact in record.artifacts)
             require(not (_is_changed_since(state, name) and is_kept), f"{name} can be reverted no more")
             reverts = parse_spec(record.spec).reverts
@@ -98,7 +98,7 @@ class MigrationWorld(OwnerWorld[MigrationsState]):
         accepted = [name for name, outcome in state.outcomes.items() if outcome.status is OutcomeStatus.ACCEPTED]
         require(not accepted, f"{accepted} still wait")
         owner = self.serving()
-        require(owner is not None, "nobody owns")
+        require(owner is not None, "an owner is there")
         if owner is not None:
             require(owner.role.digest() == MIGRATIONS.digest(state), "the owner's state is not that of the log")
 
@@ -150,7 +150,7 @@ class MigrationWorld(OwnerWorld[MigrationsState]):
                 self.owners[name].role.finish(effect, result)
 
     def _answer(self, steps: Iterator[Any]) -> Any:
-        """What becomes of one more step of an effect; None while it goes on."""
+        """What becomes of one more step of an effect; None while it runs."""
         if self.is_faulty and self.random.random() < 0.05:
             return EffectFailed("no answer")
         try:
@@ -209,13 +209,13 @@ class MigrationWorld(OwnerWorld[MigrationsState]):
             self.turn(name, 3)
 
     def _tools_act(self) -> None:
-        """Tools go on whatever becomes of their owners, and tell who started them, as far as that one hears it."""
+        """Tools continue whatever becomes of their owners, and report to the one that started them, if it hears it."""
         for name, table in sorted(self.database.tables.items()):
             owner = self.owners.get(table.tool_of or "")
             if self.random.random() > TOOL_CHANCE or (report := self.database.tool_acts(name)) is None:
                 continue
             if self.is_faulty and self.random.random() < 0.03:
-                report = ToolReported(name, ToolStatus.FAILED, message="so it says")
+                report = ToolReported(name, ToolStatus.FAILED, message="by its own report")
             if owner is not None and not self.frozen_steps[owner.name] and self.random.random() > 0.1:
                 owner.role.give(report)
 

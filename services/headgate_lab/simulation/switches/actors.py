@@ -1,4 +1,4 @@
-"""Who takes part: owners in the real role loop, writers and readers that do what their pure machines say.
+"""Who takes part: owners in the real role loop, writers and readers that do what their pure machines decide.
 
 Each ``step`` does one thing that others can see, so a kill between two steps is a kill at every place that matters.
 """
@@ -141,16 +141,16 @@ class Follower:
 
 
 class SimWriter(Follower):
-    """One life of a writer: a source of numbered changes, whose keys nobody else writes.
+    """One life of a writer: a source of numbered changes, whose keys no other writer has.
 
-    It carries out what the product's ``WriterLife`` says. Whoever stands still, or is killed, is so between what it has
-    decided and its doing it.
+    It carries out what the product's ``WriterLife`` decides. A writer is frozen or killed between what it has decided
+    and its doing it.
     """
 
     def __init__(  # noqa: PLR0917 - a world's parts
         self, broker: MemoryBroker, data: DataLog, name: str, life: int, source: list[str], before: "SimWriter | None"
     ) -> None:
-        """``before``: the life before in the same process, which was fenced: what it had not written goes on."""
+        """``before``: the life before in the same process, which was fenced: what it had not written is continued."""
         super().__init__(broker)
         self.name, self._data, self._source = name, data, source
         self._outbox: Outbox = Outbox(OUTBOX_LIMIT) if before is None else before._outbox
@@ -181,7 +181,7 @@ class SimWriter(Follower):
         except LifeOverError as error:
             self.is_over, self.is_replaced = True, error.is_replaced
         except (LogDeletedError, PositionsLostError):
-            # The program ends with an error; whoever starts it again begins with what the new log says.
+            # The program ends with an error; its next start begins with what is on the new log.
             self.is_over = self.is_replaced = True
 
     def feed(self, more: bool) -> None:
@@ -201,7 +201,7 @@ class SimWriter(Follower):
 
     def _decide(self, answer: Written | None) -> None:
         if self._turn is None:
-            raise RuntimeError("no turn has begun")
+            raise RuntimeError("no turn has started")
         try:
             self._decided = self._turn.send(answer)
         except StopIteration:
@@ -217,7 +217,7 @@ class SimWriter(Follower):
             case Simple.READ_WRITTEN:
                 written = self._data.written.get(self.name, Written())
                 if self._next is None:
-                    # The source sends again from somewhere before; what stands on the log is left out by the outbox.
+                    # The source sends again from somewhere before; what is on the log is left out by the outbox.
                     self._next = max(0, written.position - 2)
                 return written
             case Write(batch=batch):
@@ -248,7 +248,7 @@ class Checkpoint(msgspec.Struct):
 class SimReader(Follower):
     """One run of a reader and of its caller. Only what the caller stores outlives it.
 
-    It carries out what the product's ``ReaderProgress`` says, as ``ChangeReader`` does on Kafka.
+    It carries out what the product's ``ReaderProgress`` decides, as ``ChangeReader`` does on Kafka.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ TRANSACTION_MARK: Final = 1
 
 
 class FencedWriterError(Exception):
-    """Somebody has taken this writer's transactional.id."""
+    """Another process has taken this writer's transactional.id."""
 
 
 class PromiseBrokenError(AssertionError):
@@ -66,7 +66,7 @@ class DataLog:
             self.starts = dict.fromkeys(range(self.partitions), 0)
 
     def seen(self, entropy: int) -> LogSeen:
-        """What a look at the topic tells."""
+        """What a look at the topic shows."""
         return LogSeen(self.topic_id, dict(self.ends), entropy)
 
     def grow(self, partitions: int) -> None:
@@ -93,7 +93,7 @@ class DataLog:
             self.written[writer] = written
 
     def append(self, records: list[tuple[int, DataRecord]]) -> None:
-        """Records with their partitions, under nobody's id."""
+        """Records with their partitions, without a transactional.id."""
         for partition, record in records:
             self.records[partition].append(msgspec.structs.replace(record, offset=self.ends[partition]))
             self.ends[partition] += 1
@@ -114,7 +114,7 @@ class DataLog:
         return found, (found[-1].offset + 1 if len(found) == limit else max(offset, stop))
 
     def check_end(self, partition: int, start: int, end: DataRecord) -> None:
-        """An END marker tells the truth: all of its writer before it, from ``start`` on, is up to its position.
+        """An END marker is true: all of its writer before it, from ``start`` on, is up to its position.
 
         Raises PromiseBrokenError.
         """

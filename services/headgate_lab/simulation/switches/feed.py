@@ -2,7 +2,7 @@
 
 As the product's lanes do: a batch's end is taken first, then the topic generation is read to its end, and what may be
 applied follows from that and from the sink's positions (changelog/core/bounds.py). An agent may stop between any two
-of these steps; of other agents' partitions it knows what the sink said some time ago.
+of these steps; of other agents' partitions it knows what the sink had some time ago.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class SinkOfFeed(msgspec.Struct):
 
 
 class FeedCoordinator(Follower):
-    """Says on the topic generation up to which switch the sink has all, and finds what the log has gained."""
+    """Reports on the topic generation up to which switch the sink has all, and finds what the log has gained."""
 
     def __init__(self, broker: MemoryBroker, sink: SinkOfFeed) -> None:
         super().__init__(broker)

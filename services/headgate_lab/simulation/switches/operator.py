@@ -77,7 +77,7 @@ class Operator:
             at = self._random.randrange(len(log.streams) - 1)
             changes = (Recut((log.streams[at].id, log.streams[at + 1].id), (), ""),)
         else:
-            # What is retired before the feed is registered is lost to it, and told: its histories begin with all.
+            # What is retired before the feed is registered is lost to it, and reported: its histories begin with all.
             may_retire = self._retires and (not self._is_feed or SET in state.readers)
             if kind in ("abort", "repair") or (kind == "retire" and may_retire):
                 self._ask(GenerationRequestKind(kind))

@@ -101,7 +101,7 @@ class Judge:
         self._gaps: list[Gap] = []
 
     def copy(self) -> "Judge":
-        """Of what was delivered by now, to go on from here."""
+        """Of what was delivered by now, to continue from here."""
         other = Judge({}, self._deleted)
         other._expected, other._gaps = self._expected, list(self._gaps)
         other._next, other._given = Counter(self._next), set(self._given)
@@ -145,7 +145,7 @@ class Judge:
         for change, (partition, offset) in self._deleted.items():
             is_told = any(gap.partition == partition and gap.first <= offset < gap.last for gap in self._gaps)
             if change not in self._given and not is_told:
-                raise OrderBrokenError(f"change {change} was deleted at {partition}/{offset}, and no gap tells of it")
+                raise OrderBrokenError(f"change {change} was deleted at {partition}/{offset}, and no gap has it")
 
 
 class ReaderOnTrial:
@@ -293,7 +293,7 @@ class SwitchWorld:
 
     def _writer_step(self, calm: bool) -> None:
         if self.zombies and self.random.random() < 0.1:
-            # A process that stood still goes on as if nothing had happened.
+            # A process that was frozen continues as if nothing had happened.
             zombie = self.random.choice(self.zombies)
             zombie.step(self.now)
             zombie.feed(more=True)
@@ -320,7 +320,7 @@ class SwitchWorld:
         writer.feed(more=calm or self.random.random() < 0.5)
 
     def _freeze(self, name: str) -> None:
-        """It stands still: until somebody has taken its place and longer, or for long enough to be fenced."""
+        """It is frozen: until another has taken its place and longer, or for long enough to be fenced."""
         self.counts["writer frozen"] += 1
         if self.random.random() < 0.5:
             self.zombies.append(self.writers.pop(name))
@@ -342,7 +342,7 @@ class SwitchWorld:
             reader.run.step()
 
     def _come_late(self) -> None:
-        """A new reader begins, or somebody keeps what one has stored by now."""
+        """A new reader begins, or its caller keeps what one has stored by now."""
         if len(self.readers) < READERS_MAX:
             self.readers.append(ReaderOnTrial(f"late-{len(self.readers)}", self._fresh_judge()))
         elif len(self.older) < READERS_MAX:
@@ -431,7 +431,7 @@ class SwitchWorld:
 
     def _check_reader(self, reader: ReaderOnTrial) -> None:
         if reader.run is not None and reader.run.progress.refused:
-            raise OrderBrokenError(f"{reader.run.progress.refused} records stood behind their writer's END")
+            raise OrderBrokenError(f"{reader.run.progress.refused} records were behind their writer's END")
         reader.judge.check_gaps()
 
     def _standing(self) -> str:
