@@ -8,7 +8,8 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[3]
 CODE: Final = sorted(path for folder in ("services", "tests") for path in (ROOT / folder).rglob("*.py"))
 PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-EXISTING: Final = {f"/{path.relative_to(ROOT)}" for path in (*CODE, *(ROOT / "examples").glob("*.py"))}
+OTHERS: Final = [*(ROOT / "examples").glob("*.py"), *(ROOT / "infra").rglob("*.py")]
+EXISTING: Final = {f"/{path.relative_to(ROOT)}" for path in (*CODE, *OTHERS)}
 
 FILE: Final = re.compile(r"(?<![\w/.-])((?:[\w-]+/)+\w+\.py)\b(?:::([Tt]est\w+))?")
 """A Python file with a folder before it, and the test named behind it."""
