@@ -43,7 +43,7 @@ def test_a_secondary_promoted_before_the_primary_has_stopped_is_found(changed: A
     changed(replication.TRANSITIONS, (pair[0], replication.Signal.PRIMARY_REPLICATING), replication.Action.PROMOTE)
     finding = search(Bounds(commands=("move",), faults=0)).finding
     assert finding is not None
-    assert "may" in finding.message or "says" in finding.message
+    assert "may" in finding.message or "reports" in finding.message
 
 
 def test_an_agent_that_claims_as_a_secondary_is_found(changed: Any) -> None:
@@ -75,7 +75,7 @@ def test_a_writer_that_is_passed_over_before_its_deadline_is_found(monkeypatch: 
     monkeypatch.setattr(waiting, "is_passed_over", lambda *_: True)
     finding = search(Bounds(commands=("move",), faults=1), depth=18).finding
     assert finding is not None
-    assert "says" in finding.message
+    assert "reports" in finding.message
 
 
 def test_a_part_given_out_before_the_whole_is_sealed_is_found(monkeypatch: Any) -> None:
