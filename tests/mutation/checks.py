@@ -37,13 +37,10 @@ KINDS = {
     "unit tests": (
         *("unit/coordinator", "unit/agent/test_machine.py", "unit/agent/test_span.py"),
         *("unit/runtime/test_leases.py", "unit/runtime/test_kind.py"),
-        *("unit/generation", "unit/migration/test_transitions.py", "unit/migration/test_copy_steps.py"),
-        "unit/migration/test_spec.py",
-        *(
-            "unit/migration/test_feed_seen.py",
-            "unit/migration/test_way_back.py",
-            "unit/cli/test_generation_graphs.py",
-        ),
+        *("unit/generation", "unit/cli/test_generation_graphs.py"),
+        *("unit/migration/test_copy_steps.py", "unit/migration/test_events.py", "unit/migration/test_explain.py"),
+        *("unit/migration/test_feed_seen.py", "unit/migration/test_progress_of_stages.py"),
+        *("unit/migration/test_spec.py", "unit/migration/test_transitions.py", "unit/migration/test_way_back.py"),
     ),
     "simulation": (
         *("simulation/test_switches.py", "simulation/test_timestamp_sets.py", "simulation/test_migrations.py"),

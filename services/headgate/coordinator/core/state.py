@@ -51,7 +51,7 @@ from headgate.records.keys import (
 )
 from headgate.records.row_copies import is_snapshot
 from headgate.runtime.machine import OFFSET_UNKNOWN
-from headgate.runtime.placed import Placed
+from headgate.runtime.placed_request import PlacedRequest
 
 LEASE_SECONDS_DEFAULT: Final = 5.0
 """The default lease, until an owner's record contains another."""
@@ -74,7 +74,7 @@ class CoordinatorState:
     spans: dict[SpanKey, SpanDispatched] = field(default_factory=dict)
     feeds: dict[str, FeedRecorded] = field(default_factory=dict)
     feed_progress: dict[str, FeedProgressed] = field(default_factory=dict)
-    requests: dict[str, Placed[OperationRequested]] = field(default_factory=dict)
+    requests: dict[str, PlacedRequest[OperationRequested]] = field(default_factory=dict)
     outcomes: dict[str, RequestSettled] = field(default_factory=dict)
     index: Indexes = field(default_factory=Indexes)
     term: TermMemory | None = None
@@ -196,7 +196,7 @@ def _evolve_request(state: CoordinatorState, key: Any, value: Any, offset: int) 
         else:
             # An owner adopts its own request before that has an offset, and reads it again. It needs none.
             placed = OFFSET_UNKNOWN if is_snapshot(key.request) else offset
-            state.requests[key.request] = Placed(placed, value)
+            state.requests[key.request] = PlacedRequest(placed, value)
     elif value is None:
         state.outcomes.pop(key.request, None)
     else:

@@ -41,7 +41,7 @@ from headgate.records.generation import (
     WriterKey,
     WriterReported,
 )
-from headgate.runtime.placed import Placed
+from headgate.runtime.placed_request import PlacedRequest
 
 CHUNK_STREAMS: Final = 5_000
 """Streams in one record: at 150 bytes each, and a few parents, under a megabyte, which every topic takes."""
@@ -61,10 +61,10 @@ class GenerationState:
     chunks: dict[tuple[str, int], dict[int, GenerationDescribed]] = field(default_factory=dict)
     writers: dict[str, dict[tuple[str, int], WriterReported]] = field(default_factory=dict)
     readers: dict[str, dict[str, ReaderReported]] = field(default_factory=dict)
-    requests: dict[GenerationRequestKey, Placed[GenerationRequested]] = field(default_factory=dict)
+    requests: dict[GenerationRequestKey, PlacedRequest[GenerationRequested]] = field(default_factory=dict)
     outcomes: dict[GenerationOutcomeKey, RequestSettled] = field(default_factory=dict)
     automatic: dict[str, AutomaticRecorded] = field(default_factory=dict)
-    policies: dict[PolicyRequestKey, Placed[PolicyRequested]] = field(default_factory=dict)
+    policies: dict[PolicyRequestKey, PlacedRequest[PolicyRequested]] = field(default_factory=dict)
     timestamps: TimestampRecords = field(default_factory=TimestampRecords)
     maps: dict[tuple[str, int], LogMap] = field(default_factory=dict)
     tables: dict[str, StreamTable] = field(default_factory=dict)
@@ -126,11 +126,11 @@ def evolve(state: GenerationState, key: Key, value: Record | None, offset: int) 
         case ReaderKey():
             _put_into(state.readers, key.set, key.reader, value)
         case GenerationRequestKey():
-            _put(state.requests, key, Placed(offset, value) if isinstance(value, GenerationRequested) else None)
+            _put(state.requests, key, PlacedRequest(offset, value) if isinstance(value, GenerationRequested) else None)
         case GenerationOutcomeKey():
             _adopt(state.outcomes, key, value)
         case PolicyRequestKey():
-            _put(state.policies, key, Placed(offset, value) if isinstance(value, PolicyRequested) else None)
+            _put(state.policies, key, PlacedRequest(offset, value) if isinstance(value, PolicyRequested) else None)
         case AutomaticKey():
             _adopt(state.automatic, key.set, value)
         case GenerationOwnerKey() if key.shard == state.shard and isinstance(value, OwnerAnnounced):

@@ -33,7 +33,7 @@ from headgate.records.migration import (
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import NOT_FOUND, coded
 from headgate.runtime.machine import EffectFailed
-from headgate.runtime.placed import Placed
+from headgate.runtime.placed_request import PlacedRequest
 
 __all__ = [
     "answer",
@@ -230,7 +230,9 @@ def examined(draft: Draft, effect: ExamineMigration, result: object) -> None:
     _answer_unexamined(draft, effect.spec.database)
 
 
-def _accept(draft: Draft, effect: ExamineMigration, result: Examined, placed: Placed[MigrationRequested]) -> None:
+def _accept(
+    draft: Draft, effect: ExamineMigration, result: Examined, placed: PlacedRequest[MigrationRequested]
+) -> None:
     spec = effect.spec
     accepted = MigrationSpec(
         **{name: getattr(spec, name) for name in spec.__struct_fields__} | {"found": result.statement}

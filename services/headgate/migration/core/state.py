@@ -26,7 +26,7 @@ from headgate.records.migration import (
 )
 from headgate.records.migration_standing import PENDING
 from headgate.runtime.machine import OFFSET_UNKNOWN
-from headgate.runtime.placed import Placed
+from headgate.runtime.placed_request import PlacedRequest
 
 __all__ = [
     "LEVEL_FIRST",
@@ -89,8 +89,8 @@ class MigrationsState:
 
     def __init__(self) -> None:
         self.migrations: dict[str, MigrationRecorded] = {}
-        self.requests: dict[str, Placed[MigrationRequested]] = {}
-        self.approvals: dict[str, Placed[MigrationRequested]] = {}
+        self.requests: dict[str, PlacedRequest[MigrationRequested]] = {}
+        self.approvals: dict[str, PlacedRequest[MigrationRequested]] = {}
         self.outcomes: dict[str, RequestSettled] = {}
         self.level = LEVEL_FIRST
         self.term: Term | None = None
@@ -118,9 +118,11 @@ def evolve(state: MigrationsState, key: Key, value: Record | None, offset: int =
             pass
 
 
-def _place(requests: dict[str, Placed[MigrationRequested]], name: str, value: Record | None, offset: int) -> None:
+def _place(
+    requests: dict[str, PlacedRequest[MigrationRequested]], name: str, value: Record | None, offset: int
+) -> None:
     if isinstance(value, MigrationRequested):
-        requests[name] = Placed(offset, value)
+        requests[name] = PlacedRequest(offset, value)
     else:
         requests.pop(name, None)
 

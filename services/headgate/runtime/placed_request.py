@@ -6,12 +6,12 @@ import msgspec
 
 from headgate.records.base import Record
 
-__all__ = ["Placed"]
+__all__ = ["PlacedRequest"]
 
 R = TypeVar("R", bound=Record)
 
 
-class Placed(msgspec.Struct, Generic[R], frozen=True):
+class PlacedRequest(msgspec.Struct, Generic[R], frozen=True):
     """``offset``: of the request. Requests are answered in this order, and a new thing may be named after it."""
 
     offset: int
