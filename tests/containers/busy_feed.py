@@ -14,7 +14,7 @@ import psycopg
 import yaml
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from containers.conftest import ROOT, Compose, eventually
+from containers.conftest import OUTCOME, ROOT, Compose, eventually
 from containers.ports import ALL_BROKERS, BROKER, PORTS
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.leaders import offsets_of
@@ -31,7 +31,12 @@ from support.topic_changes import await_topics
 SOURCE = f"postgresql://postgres:change-me@127.0.0.1:{PORTS['SOURCE_PORT']}/shop"
 TARGET = f"postgresql://postgres:change-me@127.0.0.1:{PORTS['TARGET_PORT']}/shop"
 VIEWS = f"http://127.0.0.1:{PORTS['VIEWS_PORT']}"
+ANSWER_SECONDS = scaled_seconds(60.0)
+"""For one answer of the views, which is asked for again if it does not come."""
 NUMBERS = count(1_000_000)
+COORDINATORS = ("coordinator-1", "coordinator-2")
+CONTAINER_NAME_LENGTH = 12
+"""Of a container's id: so much is its host name, with which an owner's name begins."""
 
 
 def view(path: str) -> Any:
@@ -46,24 +51,38 @@ def view(path: str) -> Any:
 
 def _answer(path: str) -> tuple[Any] | None:
     try:
-        with urllib.request.urlopen(f"{VIEWS}{path}", timeout=30) as answer:  # noqa: S310
+        with urllib.request.urlopen(f"{VIEWS}{path}", timeout=ANSWER_SECONDS) as answer:  # noqa: S310
             return (json.load(answer),)
     except urllib.error.HTTPError as error:
         if error.code != HTTPStatus.SERVICE_UNAVAILABLE:
             raise
         return None
     except urllib.error.URLError as error:
-        if not isinstance(error.reason, ConnectionError):
+        if not isinstance(error.reason, ConnectionError | TimeoutError):
             raise
         return None  # before it listens
-    except (ConnectionError, http.client.RemoteDisconnected):
+    except (ConnectionError, http.client.IncompleteRead):
         return None  # it ended while it was asked
+    except TimeoutError:
+        return None  # its client hangs, or the machine is busy
 
 
 def rows(dsn: str, table: str) -> int:
     with psycopg.connect(dsn) as connection:
         (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone() or (0,)
         return int(count)
+
+
+def owner() -> str:
+    """The coordinator that decides, or decided last, by the name that it announces."""
+    return str(eventually(lambda: view("/v1/owners")[0]["owner"], "a coordinator decides"))
+
+
+def deciding(compose: Compose) -> tuple[str, str]:
+    """The owner's name and its service. A container's id begins its owner's name."""
+    name = owner()
+    (service,) = (each for each in COORDINATORS if name.startswith(compose.container(each)[:CONTAINER_NAME_LENGTH]))
+    return name, service
 
 
 def holders() -> dict[str, str | None]:
@@ -113,7 +132,7 @@ def _order_in(value: bytes | None) -> int | None:
 def create_shop(compose: Compose) -> None:
     """Feed shop of two tables, with its snapshot at the target."""
     _await_topics("public.customers", "public.orders")
-    created = compose.command("feed", "create", "/feeds/shop.yaml", "--timeout", "300")
+    created = compose.command("feed", "create", "/feeds/shop.yaml", *OUTCOME)
     assert created["status"] == "done", created
     eventually(lambda: (rows(TARGET, "customers"), rows(TARGET, "orders")) == (100, 1000), "the snapshot has come")
 
@@ -148,7 +167,7 @@ def _create(compose: Compose) -> None:
     file = ROOT / "infra/docker/feeds" / f"busy-{compose.project}.yaml"
     file.write_text(yaml.safe_dump(feed), encoding="utf-8")
     try:
-        created = compose.command("feed", "create", f"/feeds/{file.name}", "--timeout", "300")
+        created = compose.command("feed", "create", f"/feeds/{file.name}", *OUTCOME)
     finally:
         file.unlink()
     assert created["status"] == "done", created

@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 
 from containers.ports import PORTS
+from headgate.provisioning.time_scale import scaled_seconds
 from support import waiting
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 900.0
 """For all services to be healthy: two Sparks, a broker, Connect and two databases start at once on two cores."""
 
+OUTCOME = ("--timeout", str(scaled_seconds(DEADLINE_SECONDS)))
+"""Of commands that wait for an outcome: on a busy machine it comes minutes after the request."""
 
 eventually = partial(waiting.eventually, seconds=DEADLINE_SECONDS)
 

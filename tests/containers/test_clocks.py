@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from containers.busy_feed import create_shop, goes_on, view
+from containers.busy_feed import create_shop, deciding, goes_on, owner, view
 from containers.conftest import FOR_FEEDS, Compose, brought_up, build_images, docker, eventually, left_of
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
@@ -42,10 +42,9 @@ def test_rows_arrive_and_nobody_is_taken_for_lost(clocks: Compose) -> None:
 
 
 def test_others_take_over_whatever_their_clocks_say(clocks: Compose) -> None:
-    owner = view("/v1/owners")[0]["owner"]
-    (deciding,) = (name for name in ("coordinator-1", "coordinator-2") if owner.startswith(clocks.container(name)[:12]))
-    docker("kill", clocks.container(deciding))
-    eventually(lambda: view("/v1/owners")[0]["owner"] not in (None, owner), "the other coordinator decides")
+    before, service = deciding(clocks)
+    docker("kill", clocks.container(service))
+    eventually(lambda: owner() != before, "the other coordinator decides")
     agent = view("/v1/tables")[0]["agent"]
     docker("kill", clocks.container(agent))
     eventually(lambda: all(row["agent"] not in (None, agent) for row in view("/v1/tables")), "the other agent has all")

@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from containers.busy_feed import SOURCE, TARGET, all_run, busy_feed, create_shop, holders, view
-from containers.conftest import Compose, docker, eventually, left_of
+from containers.busy_feed import SOURCE, TARGET, all_run, busy_feed, create_shop, deciding, holders, owner, view
+from containers.conftest import OUTCOME, Compose, docker, eventually, left_of
 from containers.ports import BROKER
 from headgate import __version__
 from headgate.generation import ChangeReader
@@ -43,9 +43,7 @@ def test_schemas_are_changed_as_the_owner_of_the_tables(compose: Compose) -> Non
     """In both databases, as user migrator; feed shop is not disturbed by a column that it does not know."""
     for database, dsn in (("target", TARGET), ("source", SOURCE)):
         statement = ("ALTER TABLE orders ADD COLUMN more int", "--database", database, "--strategy", "direct")
-        compose(
-            "run", "--rm", "-T", "cli", "migration", "submit", *statement, "--id", database, "--yes", "--timeout", "120"
-        )
+        compose("run", "--rm", "-T", "cli", "migration", "submit", *statement, "--id", database, "--yes", *OUTCOME)
         eventually(
             lambda name=database: compose.command("migration", "show", name)["state"] == "complete",
             f"{database} is changed",
@@ -73,14 +71,11 @@ def _faults(compose: Compose) -> Iterator[Any]:
     docker("start", compose.container("agent-1"))
     yield lambda: compose.healthy("agent-1") and all_run()
 
-    owner = view("/v1/owners")[0]["owner"]
-    (deciding,) = (
-        name for name in ("coordinator-1", "coordinator-2") if owner.startswith(compose.container(name)[:12])
-    )
-    docker("kill", compose.container(deciding))
-    yield lambda: view("/v1/owners")[0]["owner"] not in (None, owner) and all_run()
-    docker("start", compose.container(deciding))
-    yield lambda: compose.healthy(deciding) and all_run()
+    before, service = deciding(compose)
+    docker("kill", compose.container(service))
+    yield lambda: owner() != before and all_run()
+    docker("start", compose.container(service))
+    yield lambda: compose.healthy(service) and all_run()
 
     frozen = max(("agent-1", "agent-2"), key=list(holders().values()).count)
     docker("pause", compose.container(frozen))
@@ -89,14 +84,11 @@ def _faults(compose: Compose) -> Iterator[Any]:
     docker("unpause", compose.container(frozen))
     yield lambda: compose.healthy(frozen) and all_run()
 
-    owner = view("/v1/owners")[0]["owner"]
-    (deciding,) = (
-        name for name in ("coordinator-1", "coordinator-2") if owner.startswith(compose.container(name)[:12])
-    )
-    docker("pause", compose.container(deciding))
-    yield lambda: view("/v1/owners")[0]["owner"] not in (None, owner) and all_run()
-    docker("unpause", compose.container(deciding))
-    yield lambda: compose.healthy(deciding) and all_run()
+    before, service = deciding(compose)
+    docker("pause", compose.container(service))
+    yield lambda: owner() != before and all_run()
+    docker("unpause", compose.container(service))
+    yield lambda: compose.healthy(service) and all_run()
 
 
 def test_what_the_image_has_and_has_not(compose: Compose) -> None:

@@ -12,10 +12,11 @@ import yaml
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from containers.conftest import ROOT, Compose, brought_up, docker, eventually, left_of, logs_of
+from containers.conftest import OUTCOME, ROOT, Compose, brought_up, docker, eventually, left_of, logs_of
 from containers.ports import BROKER, PORTS
 from headgate import __version__
 from headgate.app.exit_codes import ExitCode
+from headgate.provisioning.time_scale import scaled_seconds
 from support.topic_changes import await_topics
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
@@ -24,7 +25,10 @@ SOURCE, TARGET = PORTS["SOURCE_PORT"], PORTS["TARGET_PORT"]
 IMAGE = f"headgate:{__version__}"
 OVERRIDE = "docker-compose.secure.yml"
 SETTINGS = yaml.safe_load((ROOT / OVERRIDE).read_text(encoding="utf-8"))["x-secured"]
-ANSWER_SECONDS = 20.0
+ANSWER_SECONDS = scaled_seconds(120.0)
+"""For what the broker answers, on a busy machine."""
+REFUSED_SECONDS = 20.0
+"""For what it does not answer: each such question is asked for so long."""
 
 
 def postgres_image() -> str:
@@ -78,7 +82,7 @@ def test_a_feed_is_created_and_its_rows_arrive_all_by_tls(secure: Compose, crede
     operator = AdminClient(kafka_of(credentials["operator"]))
     wanted = {"shop.public.customers", "shop.public.orders"}
     await_topics(operator, *wanted)  # Debezium makes them
-    created = secure.command("feed", "create", "/feeds/shop-secure.yaml", "--timeout", "300")
+    created = secure.command("feed", "create", "/feeds/shop-secure.yaml", *OUTCOME)
     assert created["status"] == "done", created
     with database(SOURCE, credentials["source"]) as source, database(TARGET, credentials["target"]) as target:
         count = "SELECT (SELECT count(*) FROM customers), (SELECT count(*) FROM orders)"
@@ -136,7 +140,7 @@ def test_who_comes_without_tls_or_with_a_wrong_password_is_not_let_in(
         {"sasl.password": "a guess"},
     ):
         with pytest.raises(KafkaException):
-            AdminClient(operator | change).list_topics(timeout=ANSWER_SECONDS)
+            AdminClient(operator | change).list_topics(timeout=REFUSED_SECONDS)
     for port, owner in ((SOURCE, "source"), (TARGET, "target")):
         with pytest.raises(psycopg.OperationalError, match="no encryption"):
             database(port, credentials[owner], sslmode="disable")
