@@ -11,23 +11,23 @@ from headgate.provisioning.errors import EmbeddedError, PortTakenError
 
 HOST = "127.0.0.1"
 # Linux numbers outgoing connections from 32768 on, macOS from 49152 on.
-_FIRST_PORT, _LAST_PORT = 20_000, 32_000
+_PORTS = range(20_000, 32_001)
 # Not the seeded generator: two runs with one seed, side by side, would draw the same ports.
 _DICE = random.SystemRandom()
 # With half of the range taken, a run of this many misses has a chance of one in a million.
 _TRIES_PER_PORT = 20
 
 
-def free_ports(count: int) -> list[int]:
+def free_ports(count: int, among: range = _PORTS) -> list[int]:
     """``count`` different ports that were free a moment ago. Raises EmbeddedError when none is found."""
     found: list[int] = []
     for _ in range(_TRIES_PER_PORT * count):
-        port = _DICE.randint(_FIRST_PORT, _LAST_PORT)
+        port = _DICE.choice(among)
         if port not in found and _is_free(port):
             found.append(port)
         if len(found) == count:
             return found
-    raise EmbeddedError(f"no {count} free ports on {HOST} between {_FIRST_PORT} and {_LAST_PORT}: stop what holds them")
+    raise EmbeddedError(f"no {count} free ports on {HOST} between {among[0]} and {among[-1]}: stop what holds them")
 
 
 def require_free(port: int, purpose: str) -> None:
