@@ -7,7 +7,7 @@ end, so the loop fails loudly (tests/integration/eventlog/test_replay.py).
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from typing import ClassVar, Final, Protocol, TypeVar
 
 from headgate.eventlog.log import Delivery, Garbage, Log, LogError, Partition
@@ -68,7 +68,7 @@ def read_to_end(
     *,
     stall_seconds_max: float = READ_STALL_SECONDS_MAX,
     monotonic: Callable[[], float] = time.monotonic,
-) -> Iterator[Delivery | Garbage]:
+) -> Generator[Delivery | Garbage, None, None]:
     """Everything visible in ``partitions`` from ``start`` (default: the beginning) to the end as it is now.
 
     An owner calls its writer's ``init`` before this, so that its predecessor can add nothing behind the end.

@@ -11,6 +11,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any, ClassVar, Final
 
 import faust
@@ -53,6 +54,13 @@ def last_offsets(log: Log, partitions: list[Partition]) -> dict[Partition, int]:
     return found
 
 
+def first_offset_after(log: Log, partition: Partition, last: int) -> int | None:
+    """The first visible offset behind ``last``, None if there is none. Raises LogError, NewerSchemaError."""
+    start = max(last + 1, log.first_offsets([partition])[partition])
+    with closing(read_to_end(log, [partition], {partition: start})) as reads:
+        return next((read.offset for read in reads), None)
+
+
 class ReadingStoppedError(LogError):
     """Faust's client does not read on, as after the loss of a broker. A new process reads with a new client."""
 
@@ -70,8 +78,8 @@ class ReadingWatch:
         self._partitions = partitions
         self._monotonic = monotonic
         self._looked_at = monotonic()
-        self._short: dict[Partition, tuple[int, float]] = {}
-        """Partition below its end → last offset read, since when."""
+        self._short: dict[Partition, tuple[int, float, int]] = {}
+        """Partition below its end → last offset read, since when, the end at that time."""
         self._hidden: dict[Partition, int] = {}
         """Ends behind which there is nothing but marks of transactions."""
 
@@ -99,22 +107,26 @@ class ReadingWatch:
             self._short.clear()  # this process was frozen, not the client
         self._looked_at = now
         short = {p: at.get(p, -1) for p, end in ends.items() if at.get(p, -1) + 1 < end != self._hidden.get(p)}
-        self._short = {p: (last, self._since(p, last, now)) for p, last in short.items()}
-        stalled = [p for p, (_, since) in self._short.items() if now - since >= STALL_SECONDS]
-        visible = last_offsets(self._log, stalled)
+        self._short = {p: self._since(p, last, now, ends[p]) for p, last in short.items()}
+        stalled = [p for p, (_, since, _) in self._short.items() if now - since >= STALL_SECONDS]
         for partition in stalled:
-            last = short[partition]
-            if visible.get(partition, -1) > last:
+            last, _, end = self._short[partition]
+            missing = first_offset_after(self._log, partition, last)
+            if missing is not None and missing < end:
                 return (
-                    f"{partition.topic}/{partition.number} has stayed at offset {last} for {STALL_SECONDS:g} s, and "
-                    f"has records up to {visible[partition]}"
+                    f"{partition.topic}/{partition.number} has stayed at offset {last} for {STALL_SECONDS:g} s, below "
+                    f"the record at offset {missing}"
                 )
-            self._hidden[partition] = ends[partition]
+            if missing is not None and missing < ends[partition]:
+                # Until it was written, nothing was missing: the client gets as long for it as for any other.
+                self._short[partition] = last, now, ends[partition]
+            else:
+                self._hidden[partition] = ends[partition]
         return None
 
-    def _since(self, partition: Partition, last: int, now: float) -> float:
+    def _since(self, partition: Partition, last: int, now: float, end: int) -> tuple[int, float, int]:
         before = self._short.get(partition)
-        return before[1] if before is not None and before[0] == last else now
+        return before if before is not None and before[0] == last else (last, now, end)
 
 
 def serve_pages(app: faust.App, known: Known, model: ViewsModel) -> None:
