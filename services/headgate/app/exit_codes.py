@@ -207,7 +207,7 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         "`source check` or `doctor` found a fault", "the output has the command that fixes it"
     ),
     ExitCode.UNSETTLED: Meaning(
-        "`verify` found rows that kept changing, or that the feed has not reached, but none that is known to differ",
+        "`verify` found rows that kept changing, or that connector or feed have not reached, but none known to differ",
         "run it again; a longer `--wait`; `headgate why`",
     ),
     ExitCode.STOPPED_HARD: Meaning(

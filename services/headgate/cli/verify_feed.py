@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from headgate.config.feed import parse_feed
+from headgate.config.plugs import FORMATS
 from headgate.eventlog.kafka import KafkaLog
 from headgate.records.control import FeedRecorded, FeedState, Positions, SpanPlan, WantedState
 from headgate.records.spans import paused_table, wholes
@@ -10,6 +11,7 @@ from headgate.records.stored_names import table_today
 from headgate.sources.heartbeats import Pulse
 from headgate.sources.last_written import LastWritten, last_written
 from headgate.sources.offsets import end_offsets
+from headgate.sources.table_options import spec_of
 from headgate.verify.contract import Side
 
 __all__ = ["FeedSource", "TableFeed"]
@@ -23,12 +25,15 @@ class FeedSource:
         self._spec = parse_feed(record.spec).source
         self._topics = {plan.topic: max(plan.start) + 1 for plan in wholes(record.spans)}
         self.is_connectors = self._spec.change_log is None
+        self._has_snapshot = _has_snapshot(record)
         self.is_given_up = False
         self._pulse = Pulse(log.connection, self._topics)
 
     def last_written(self) -> LastWritten:
         """See settling.Feed. Raises SourceError."""
-        return last_written(self._log.connection, self._spec, self._topics) if self.is_connectors else LastWritten()
+        if not self.is_connectors:
+            return LastWritten()
+        return last_written(self._log.connection, self._spec, self._topics, has_snapshot=self._has_snapshot)
 
     def beats(self, within_seconds: float) -> tuple[int, ...]:
         """See settling.Feed. Raises SourceError."""
@@ -92,6 +97,16 @@ class TableFeed:
             if at < end:
                 return f"{self._stopped}has applied {self._plan.topic}/{partition} to offset {at} of {end}"
         return ""
+
+
+def _has_snapshot(record: FeedRecorded) -> bool:
+    """Whether some topic begins with rows that its connector copies: the feed reads it whole, and copies no rows."""
+    spec = parse_feed(record.spec)
+    source = spec.source
+    if not FORMATS[source.format].has_envelopes:
+        return False  # only Debezium's connectors begin with the rows that a table has
+    is_from_start = source.start == "earliest" and source.start_ts is None and not source.start_offsets
+    return is_from_start and any(not spec_of(spec, plan).snapshot.is_initial for plan in wholes(record.spans))
 
 
 def _why_stopped(record: FeedRecorded, table: str) -> str:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from headgate.cli.lookup import find_feed
 from headgate.cli.shard_state import replayed
 from headgate.config.feed import parse_feed
+from headgate.config.source_spec import SourceSpec
 from headgate.coordinator.core.feeds.explain import Explanation, Reason, explain
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.kafka import KafkaLog
@@ -24,7 +25,9 @@ from headgate.generation.core.state import current_of
 from headgate.generation.shell.tail import GenerationTail
 from headgate.records.control import FeedRecorded, Positions, WantedState
 from headgate.records.error_codes import Stage
-from headgate.sources.heartbeats import read_heartbeats
+from headgate.records.spans import wholes
+from headgate.sources.heartbeats import SILENT_SECONDS_MIN, read_heartbeats
+from headgate.sources.last_written import last_written
 from headgate.sources.offsets import end_offsets
 
 SILENT_ADVICE: Final = "See its status in Kafka Connect, and restart it if it has failed"
@@ -48,13 +51,26 @@ def explained_feed(log: KafkaLog, snapshot: Snapshot, feed: str, kept_by: str) -
 def _silent_connectors(log: KafkaLog, record: FeedRecorded) -> tuple[str, ...]:
     """A line for each of the connectors that should have sent a heartbeat. No agent misses what is not written.
 
+    A connector that copies tables again sends none, and has not stopped while it writes their rows.
+
     Raises SourceError.
     """
-    if record.wanted is not WantedState.RUNNING or parse_feed(record.spec).source.change_log is not None:
+    source = parse_feed(record.spec).source
+    if record.wanted is not WantedState.RUNNING or source.change_log is not None:
         return ()
     found = read_heartbeats(log.connection, {plan.topic for plan in record.spans})
     silent = [why for each in found if (why := each.why_silent(wall_ms()))]
+    if silent and _copies_rows(log, record, source):
+        return ()
     return tuple(f"its connector seems to have stopped: {why}. {SILENT_ADVICE}" for why in silent)
+
+
+def _copies_rows(log: KafkaLog, record: FeedRecorded, source: SourceSpec) -> bool:
+    """Whether a connector has just written a row of its snapshot. Raises SourceError."""
+    topics = {plan.topic: max(plan.start) + 1 for plan in wholes(record.spans)}
+    written = last_written(log.connection, source, topics, has_snapshot=False)
+    is_fresh = written.append_ms is not None and wall_ms() - written.append_ms <= SILENT_SECONDS_MIN * 1000
+    return bool(written.copying) and is_fresh
 
 
 def _without_idle(explanation: Explanation, snapshot: Snapshot, record: FeedRecorded, log: KafkaLog) -> Explanation:

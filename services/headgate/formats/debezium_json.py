@@ -40,6 +40,7 @@ from headgate.formats.debezium_schema import OPENING, KnownSchemas, with_head
 from headgate.formats.decoding import Watermark, decode_columns
 from headgate.formats.json_values import PARSE_ERRORS, exact_decoder
 from headgate.formats.registry import FormatPlug
+from headgate.formats.snapshot_markers import IN_THE_STREAM
 from headgate.formats.tables import UNNAMED, OneTable
 from headgate.formats.transactions import TransactionRun, transaction_key
 from headgate.records.source_tables import SourceTable
@@ -102,9 +103,6 @@ _label: Final = msgspec.json.Decoder(_Label)
 _table_of: Final = attrgetter("db", "schema", "table")
 _origin: Final = msgspec.json.Decoder(_Origin)
 _with_transaction: Final = exact_decoder(_TransactionEnvelope)
-_IN_THE_STREAM: Final = frozenset({None, False, "false", "incremental"})
-"""``source.snapshot`` of what is not a row of a snapshot of the whole table."""
-
 TABLES_MAX: Final = 256
 """Tables for which there is a parser of their own, some 10 kB each."""
 
@@ -326,7 +324,7 @@ class Decoder:
             if envelope.transaction is not None:
                 transaction = transaction_key(envelope.transaction.id)
                 order = envelope.transaction.data_collection_order
-            elif envelope.source is None or envelope.source.snapshot in _IN_THE_STREAM:
+            elif envelope.source is None or envelope.source.snapshot in IN_THE_STREAM:
                 continue
             if runs and runs[-1].transaction == transaction and runs[-1].partition == partition:
                 first = runs.pop().first

@@ -28,6 +28,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from headgate.formats.change import DATA_ERRORS, ChangeError, reason_of, source_time
+from headgate.formats.snapshot_markers import LAST_OF_TABLE
 from headgate.records.source_tables import Tail
 
 __all__ = ["End", "Standing", "TableEvidence", "TransactionRun", "decode_end", "standing_of", "transaction_key"]
@@ -38,9 +39,6 @@ _POSTGRES_ID: Final = re.compile(r"\d+:\d+")
 
 _NOT_A_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
 """Debezium puts an underscore for what cannot be in a topic's name."""
-
-_LAST_OF_SNAPSHOT: Final = frozenset({"last", "last_in_data_collection"})
-"""``source.snapshot`` of a table's last row; but of the first table's, where that is its only row, it is "first"."""
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -140,7 +138,7 @@ def standing_of(value: bytes | None) -> Standing | None:
     except DATA_ERRORS:
         return None
     if change.transaction is None:
-        return Standing(None, change.source is not None and change.source.snapshot in _LAST_OF_SNAPSHOT)
+        return Standing(None, change.source is not None and change.source.snapshot in LAST_OF_TABLE)
     return Standing(Tail(transaction_key(change.transaction.id), change.transaction.data_collection_order), True)
 
 

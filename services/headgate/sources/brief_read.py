@@ -21,18 +21,22 @@ def read_briefly(
     seconds_max: float,
     take: Callable[[Partition, Message], None],
     is_told: Callable[[Partition], bool],
-) -> None:
+) -> frozenset[Partition]:
     """Give ``take`` each record until ``is_told`` holds for every partition, or it is at its end, or cannot be read.
+
+    Return those that could not be read, or not to their end in that time.
 
     Raises SourceUnreachableError, and what ``take`` does.
     """
     waiting = dict(ends)
+    failed: set[Partition] = set()
     deadline = time.monotonic() + seconds_max
     while waiting and time.monotonic() < deadline:
         try:
             messages = reader.poll(POLL_RECORDS_MAX, POLL_SECONDS)
         except PartitionError as error:
-            waiting.pop(error.partition, None)
+            if waiting.pop(error.partition, None) is not None:
+                failed.add(error.partition)
             continue
         except LogError as error:
             raise SourceUnreachableError(str(error)) from error
@@ -40,3 +44,4 @@ def read_briefly(
             take(Partition(str(message.topic()), int(message.partition() or 0)), message)
         positions = reader.positions()
         waiting = {at: end for at, end in waiting.items() if positions[at] < end and not is_told(at)}
+    return frozenset(waiting.keys() | failed)

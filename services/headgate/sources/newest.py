@@ -52,8 +52,10 @@ def read_newest(
     topics: Mapping[str, int],
     take: Callable[[Partition, Message], None],
     is_told: Callable[[Partition], bool] = lambda _at: False,
-) -> None:
+) -> frozenset[Partition]:
     """Give ``take`` the newest records of each partition, until ``is_told``. ``topics``: as above.
+
+    Return the partitions that have records which were not read in time: of these nothing is known.
 
     Raises SourceUnreachableError, and what ``take`` does.
     """
@@ -66,7 +68,7 @@ def read_newest(
         raise SourceUnreachableError(str(error)) from error
     waiting = {at: ends[at] for at in places if ends[at] > begins[at]}
     if not waiting:
-        return
+        return frozenset()
     start = {at: max(begins[at], end - LOOK_BACK_RECORDS) for at, end in waiting.items()}
     with PartitionReader(connection, start, client_id="headgate-newest") as reader:
-        read_briefly(reader, waiting, LOOK_SECONDS_MAX, take, is_told)
+        return read_briefly(reader, waiting, LOOK_SECONDS_MAX, take, is_told)

@@ -6,11 +6,13 @@ to another, and between the two
 
 - the feed has applied everything that its topic had after the first reading, by the sink's own positions, and
 - the connector has written everything that the source had at the first reading: a newer change is in the feed's topics
-  (sources/last_written.py), or no change has come for so long that the source must be quiet; and
+  (sources/last_written.py), or its snapshot is over and no change has come for so long that the source must be quiet;
+  and
 - ``seconds`` have passed.
 
 A connector that is stopped writes nothing either. It is detected by its heartbeats, which do not continue, and at
-PostgreSQL by a replication slot that no process reads.
+PostgreSQL by a replication slot that no process reads. A connector that copies tables may write nothing for a while,
+and sends no heartbeats: it is never taken for a quiet one.
 """
 
 import time
@@ -29,7 +31,8 @@ ROUND_SECONDS: Final = 0.5
 
 QUIET_DELAYS: Final = 3
 """A connector that wrote its last change so many seconds late may well write nothing for a few times as long, and not
-be done. But it may also have been stopped for days before, so never more than what the user is ready to wait."""
+be done. But it may also have been stopped for days before, so never more than what the user is ready to wait. That long
+if its delay is not known: right after a snapshot, it begins with changes that are as old as the snapshot took."""
 
 K = TypeVar("K", bound=Hashable)
 S = TypeVar("S")
@@ -166,11 +169,22 @@ class Settling:
             return why
         if any(count <= before for before, count in zip(since.beats, now.beats, strict=True)):
             return "the connector has sent no heartbeat since: is it running?"
+        return self._why_not_quiet(written, has_heartbeats=bool(now.beats))
+
+    def _why_not_quiet(self, written: LastWritten, *, has_heartbeats: bool) -> str:
+        """Why the connector may write more of what the source had long ago; empty if it writes no more of that."""
+        if written.unread:
+            return written.unread
+        if written.copying and not has_heartbeats:
+            return written.copying
         if written.append_ms is None:
             return ""
-        quiet_seconds = max(self._seconds, min(QUIET_DELAYS * written.delay_ms / 1000, self._timeout_seconds))
+        delay_seconds = self._timeout_seconds if written.delay_ms is None else QUIET_DELAYS * written.delay_ms / 1000
+        quiet_seconds = max(self._seconds, min(delay_seconds, self._timeout_seconds))
         if self._wall() - written.append_ms >= quiet_seconds * 1000:
             return ""
+        if written.delay_ms is None:
+            return "the connector's snapshot has just ended, and what was changed during it may be on its way"
         late = f", {written.delay_ms / 1000:.1f} s late" if written.delay_ms else ""
         return f"the connector is still writing older changes{late}"
 

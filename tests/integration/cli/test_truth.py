@@ -46,6 +46,15 @@ class Shop:
             producer.produce(self.topic, json.dumps(event).encode(), key)
             assert producer.flush(ANSWER_SECONDS) == 0
 
+    def copy(self) -> None:
+        """A row of a snapshot, which is not its last one."""
+        key, value = change(self.number)
+        event = json.loads(value)
+        event |= {"op": "r", "source": event.get("source", {}) | {"snapshot": "true"}}
+        with Producer({"bootstrap.servers": self.settings.bootstrap}) as producer:
+            producer.produce(self.topic, json.dumps(event).encode(), key)
+            assert producer.flush(ANSWER_SECONDS) == 0
+
     def beat(self, *seconds_ago: int) -> None:
         """The connector's heartbeats, as if they had been written then."""
         topic = f"{PREFIX}{self.topic.rsplit('.', 2)[0]}"
@@ -117,5 +126,9 @@ def test_nothing_says_that_all_is_well_while_a_table_does_not_get_on(
     held = headgate("why", "shop")
     assert held.exit_code == ExitCode.HELD
     assert "its connector seems to have stopped" in " ".join(held.stderr.split())
+    shop.copy()
+    assert headgate("why", "shop").exit_code == ExitCode.DONE, "it copies its tables again, and sends none"
+    shop.write()
+    assert headgate("why", "shop").exit_code == ExitCode.HELD, "the snapshot is over"
     shop.beat(0)
     assert headgate("why", "shop").exit_code == ExitCode.DONE

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from headgate.cli.verify_feed import FeedSource, TableFeed
+from headgate.cli.verify_feed import FeedSource, TableFeed, _has_snapshot
 from headgate.eventlog.kafka import KafkaLog
 from headgate.records.control import FeedState, PausedTable, SpanPlan, WantedState
 from headgate.verify.contract import Side
@@ -54,6 +54,25 @@ def test_what_nobody_applies_is_not_waited_for(fields: dict[str, Any], said: str
     stopped = feed(**fields)
     assert not stopped.is_running
     assert said in stopped.why_behind({0: 8})
+
+
+@pytest.mark.parametrize(
+    ("source", "more", "expected"),
+    [
+        ({}, {}, True),
+        ({"start": "latest"}, {}, False),
+        ({"start_ts": 1 << 62}, {}, False),
+        ({"format": "canal-json"}, {}, False),
+        ({"database": {"dsn": "host=db dbname=shop"}}, {"snapshot": "initial"}, False),
+    ],
+    ids=["from the start", "from the end", "from a time", "no Debezium", "rows copied by the feed"],
+)
+def test_only_a_feed_that_reads_the_connectors_snapshot_waits_for_its_first_row(
+    source: dict[str, Any], more: dict[str, Any], *, expected: bool
+) -> None:
+    sink = {"type": "postgresql", "dsn": "host=db dbname=sink"}
+    spec = {"feed": "shop", "source": {"topics": ["topic"]} | source, "sink": sink} | more
+    assert _has_snapshot(feed_recorded(spans=(PLAN,), spec=json.dumps(spec))) == expected
 
 
 def test_another_table_that_is_paused_does_not_count() -> None:

@@ -152,6 +152,38 @@ def test_a_connector_that_has_been_quiet_for_long_enough_has_written_everything(
     assert world.seconds == seconds
 
 
+COPYING = "the connector may still be copying"
+
+
+def test_a_connector_that_pauses_while_it_copies_tables_is_not_taken_for_a_quiet_one() -> None:
+    """As on a busy machine: its last row came long ago, and it sends no heartbeats before its snapshot is over."""
+    world = World(written={0: LastWritten(None, -100_000, None, copying=COPYING)})
+    assert world.settle(seconds=2, timeout_seconds=20) == Settled({}, {"row": 1}, COPYING)
+
+
+def test_once_the_snapshot_is_over_a_row_is_settled_when_the_connector_had_time_for_what_came_during_it() -> None:
+    copied: dict[float, LastWritten] = {
+        0: LastWritten(None, 1_000, None, copying=COPYING),
+        10: LastWritten(None, 1_000, None),
+    }
+    world = World(written=copied)
+    assert world.settle(seconds=2, timeout_seconds=30).differing == {"row": 1}
+    assert world.seconds == 31, "its delay is not known, so it may be as long as the wait"
+    world = World(written={**copied, 12: written(11, late=1)})
+    assert world.settle(seconds=2, timeout_seconds=30).differing == {"row": 1}
+    assert world.seconds == 12, "a change that is newer than the row"
+
+
+def test_heartbeats_show_that_a_snapshot_is_over_whose_last_row_another_topic_has() -> None:
+    world = World(written={0: LastWritten(None, -100_000, None, copying=COPYING)}, every=(3,))
+    assert world.settle(seconds=2).differing == {"row": 1}
+
+
+def test_topics_that_could_not_be_read_show_nothing_even_with_heartbeats() -> None:
+    world = World(written={0: LastWritten(unread="they were not read")}, every=(3,))
+    assert world.settle(seconds=2, timeout_seconds=20) == Settled({}, {"row": 1}, "they were not read")
+
+
 def test_a_connector_without_a_heartbeat_since_is_not_taken_for_a_quiet_one() -> None:
     last = {0: written(-100, late=0)}
     world = World(written=last, every=(3, 7))
