@@ -98,18 +98,44 @@ def ask_while_paused(
 ) -> RequestSettled:
     """Ask for what only a paused feed can be given: pause it if it runs, and resume it whatever comes of the request.
 
-    Returns the request's outcome, whose reason also shows what the feed does now. Raises RequestError, LogError.
+    Returns the request's outcome, whose reason also shows what the feed does now. Raises RequestError, CommandError,
+    LogError.
     """
-    was_running = feed.wanted is WantedState.RUNNING
-    if was_running:
-        ask(log, operation(OperationKind.PAUSE_FEED, request.feed), timeout_seconds, permit)
-    try:
+    if feed.wanted is not WantedState.RUNNING:
         outcome = ask(log, request, timeout_seconds, permit)
+        return replace(outcome, reason=f"{outcome.reason}; still {feed.wanted.value}: see headgate feed resume")
+    may_be_paused, first = True, None
+    try:
+        try:
+            ask(log, operation(OperationKind.PAUSE_FEED, request.feed), timeout_seconds, permit)
+        except CommandError as error:
+            # The owner may still stop a feed whose pause timed out. It changes nothing after a refusal.
+            may_be_paused = error.code in _MAY_BE_DONE
+            raise
+        outcome = ask(log, request, timeout_seconds, permit)
+    except CommandError as error:
+        first = error
+        raise
     finally:
-        if was_running:
-            resumed = ask(log, operation(OperationKind.RESUME_FEED, request.feed), timeout_seconds, permit)
-    now = resumed.reason if was_running else f"still {feed.wanted.value}: see headgate feed resume"
-    return replace(outcome, reason=f"{outcome.reason}; {now}")
+        if may_be_paused:
+            resumed = _resumed(log, request.feed, timeout_seconds, permit, first)
+    return replace(outcome, reason=f"{outcome.reason}; {resumed.reason}")
+
+
+_MAY_BE_DONE: Final = (ExitCode.REQUEST_TIMED_OUT, ExitCode.REQUEST_FAILED)
+
+
+def _resumed(log: Log, feed: str, timeout_seconds: float, permit: Permit, first: CommandError | None) -> RequestSettled:
+    """Resume the feed. Raises CommandError, which also names the error that came ``first``, and LogError."""
+    try:
+        return ask(log, operation(OperationKind.RESUME_FEED, feed), timeout_seconds, permit)
+    except CommandError as error:
+        before = f"{first}. Then " if first else ""
+        if error.code in _MAY_BE_DONE:
+            advice = f"Feed {feed!r} may stay paused: run `headgate feed resume {feed}`"
+            raise CommandError(error.code, f"{before}{error}. {advice}") from error
+        # Such as a feed that runs already, because it was not paused.
+        raise CommandError(first.code if first else error.code, f"{before}{error}") from error
 
 
 def ask_shards(

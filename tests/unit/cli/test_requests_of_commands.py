@@ -11,11 +11,13 @@ from typer.testing import CliRunner, Result
 from headgate.app.exit_codes import MEANINGS, ExitCode
 from headgate.cli.main import app
 from headgate.cli.requests import requester
-from headgate.eventlog.log import Placed
+from headgate.eventlog.log import Partition, Placed
 from headgate.migration.core.spec import parse_spec
 from headgate.records.base import Fact
-from headgate.records.control import OutcomeStatus, RequestSettled
+from headgate.records.control import OperationKind, OperationRequested, OutcomeStatus, RequestSettled
+from headgate.records.keys import OutcomeKey, RequestKey
 from headgate.records.migration import MigrationRequested
+from headgate_lab.memory_log.partition import Entry
 from support.answering_owners import ALTER, DATABASE, FEED, Owners, answering_owners, outcome_of
 from support.commands import commands
 
@@ -68,6 +70,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 STAYS = {"generation create", "generation grow", "generation delete"}
 """An accepted request of these stays: what was begun with Kafka's topics must be finished."""
+
+ACCEPTED, FAILED, REFUSED = OutcomeStatus.ACCEPTED, OutcomeStatus.FAILED, OutcomeStatus.REFUSED
 
 REFUSALS = {"": ExitCode.REQUEST_REFUSED} | {
     f"{each}: ": code for code, row in MEANINGS.items() for each in row.refusals
@@ -171,6 +175,58 @@ def test_a_request_to_several_shards_is_refused_only_if_nothing_was_changed(
     error = json.loads(result.stderr)["error"]
     assert error["code"] == result.exit_code == (ExitCode.REQUEST_FAILED if shards_done else ExitCode.NOT_FOUND)
     assert ("shard 0: done: empty" in error["message"]) == bool(shards_done)
+
+
+@pytest.mark.parametrize(
+    ("answers", "code", "asked", "says"),
+    [
+        ({}, ExitCode.DONE, "pause update resume", ""),
+        ({"update": REFUSED}, ExitCode.REQUEST_REFUSED, "pause update resume", "to update feed shop was refused"),
+        ({"pause": ACCEPTED}, ExitCode.REQUEST_TIMED_OUT, "pause resume", "to pause feed shop was accepted, but"),
+        ({"pause": FAILED}, ExitCode.REQUEST_FAILED, "pause resume", "to pause feed shop failed"),
+        ({"pause": REFUSED}, ExitCode.REQUEST_REFUSED, "pause", "to pause feed shop was refused, nothing was changed"),
+        ({"resume": FAILED}, ExitCode.REQUEST_FAILED, "pause update resume", "run `headgate feed resume shop`"),
+        # A feed that was not paused in the end runs already.
+        ({"pause": ACCEPTED, "resume": REFUSED}, ExitCode.REQUEST_TIMED_OUT, "pause resume", "to pause feed shop was"),
+        (
+            {"update": REFUSED, "resume": ACCEPTED},
+            ExitCode.REQUEST_TIMED_OUT,
+            "pause update resume",
+            "to update feed shop was refused, nothing was changed: so it is. Then the request to resume feed shop was",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["feed update", "feed apply"])
+def test_a_feed_that_was_paused_for_its_change_is_resumed_whatever_comes_of_it(
+    command: str,
+    answers: dict[str, OutcomeStatus],
+    code: ExitCode,
+    asked: str,
+    says: str,
+    *,
+    owners: Owners,
+    feed_file: Path,
+) -> None:
+    kinds = {
+        OperationKind.PAUSE_FEED: "pause",
+        OperationKind.UPDATE_FEED: "update",
+        OperationKind.RESUME_FEED: "resume",
+    }
+    seen = []
+
+    def answer(partition: Partition, entry: Entry) -> None:
+        if isinstance(entry.value, OperationRequested) and isinstance(entry.key, RequestKey):
+            seen.append(kinds[entry.value.kind])
+            settled = RequestSettled(1, answers.get(seen[-1], OutcomeStatus.DONE), "so it is", 1)
+            owners.append(Placed(partition, Fact(OutcomeKey(entry.key.request), settled)), 2)
+
+    owners.on_committed = answer
+    result = call(command, feed_file)
+    said = " ".join(result.stderr.split())
+    assert (result.exit_code, " ".join(seen)) == (code, asked), said
+    assert says in said
+    is_perhaps_paused = answers.get("resume") in (ACCEPTED, FAILED)
+    assert ("Feed 'shop' may stay paused" in said) == is_perhaps_paused
 
 
 def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
