@@ -24,7 +24,7 @@ WITH_SECRETS = ("coordinator", "agent", "migration", "generation", "ingest", "vi
 NODES = '{"nodeSelectorTerms":[{"matchExpressions":[{"key":"disk","operator":"In","values":["ssd"]}]}]}'
 MONITORED = ("--set", "podMonitor.enabled=true,prometheusRule.enabled=true,prometheusRule.labels.release=prometheus")
 """Objects of the Prometheus operator, which Kubernetes itself does not know."""
-FEEDS: dict[str, Any] = {
+FEEDS = {
     "shop": {
         "source": {"topics": ["shop.public.orders"], "format": "debezium-json"},
         "sink": {"type": "postgresql", "dsn": "postgresql://h@w:5432/shop", "password_file": "/run/secrets/shop"},
@@ -154,14 +154,15 @@ def test_topics_are_copied_into_change_logs(helm: str) -> None:
     assert not any("ingest" in name for _, name in objects(rendered(helm)))
 
 
-def test_feeds_are_applied_behind_each_install_and_upgrade(helm: str, tmp_path: Path) -> None:
+def test_feeds_are_applied_behind_each_install_upgrade_and_rollback(helm: str, tmp_path: Path) -> None:
     found = objects(rendered(helm, *EVERYTHING))
     for name, text in found["ConfigMap", "prod-feeds"]["data"].items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert {name: spec.feed for name, spec in read_folder(tmp_path).items()} == {"shop": "shop", "b.2": "b.2"}
     job = found["Job", "prod-feeds"]
-    assert job["metadata"]["annotations"]["helm.sh/hook"] == "post-install,post-upgrade"
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "post-install,post-upgrade,post-rollback"
     pod = job["spec"]["template"]["spec"]
+    assert (job["spec"]["backoffLimit"], pod["restartPolicy"]) == (0, "Never"), "a failed pod stays, with its log"
     (container,) = pod["containers"]
     assert {"name": "feeds", "configMap": {"name": "prod-feeds"}} in pod["volumes"]
     assert {"name": "feeds", "mountPath": "/feeds", "readOnly": True} in container["volumeMounts"]
@@ -169,7 +170,7 @@ def test_feeds_are_applied_behind_each_install_and_upgrade(helm: str, tmp_path: 
         (container,) = objects(rendered(helm, *EVERYTHING, *options))["Job", "prod-feeds"]["spec"]["template"]["spec"][
             "containers"
         ]
-        assert container["args"] == ["feed", "apply", "/feeds", "--timeout", "300", *more]
+        assert container["args"] == ["feed", "apply", "/feeds", "--timeout", "120", *more]
     assert not any(name == "prod-feeds" for _, name in objects(rendered(helm))), "without feeds there is no job"
 
 
