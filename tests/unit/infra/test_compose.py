@@ -56,6 +56,14 @@ def test_every_service_has_a_limit_of_cpu_and_memory(file: str) -> None:
         assert re.fullmatch(r"\d+[mg]", limited.get("mem_limit", "")), name
 
 
+@pytest.mark.parametrize("file", FILES)
+def test_every_service_starts_again_after_a_failure(file: str) -> None:
+    """Such as one that needed more memory than its limit. Commands that a user repeats do not."""
+    base = _services()
+    policies = {name: {**base.get(name, {}), **service}.get("restart") for name, service in _services(file).items()}
+    assert {name for name, policy in policies.items() if policy != "on-failure"} <= {"cli", "topics", "credentials"}
+
+
 def test_an_agent_has_more_memory_than_its_spark() -> None:
     for name, service in _services().items():
         heap = service.get("environment", {}).get("HEADGATE_SPARK__MEMORY")
