@@ -80,7 +80,7 @@ def _control(topics: list[str], height: float) -> list[str]:
             if who in writers[topic]
         ]
     parts.append(
-        svg.text(20, height - 12, "A dot: writes it. Each service reads all of them.", size=10.5, anchor="start")
+        svg.text(20, height - 12, "A dot: may write it. Each may read all of them.", size=10.5, anchor="start")
     )
     return parts
 

@@ -12,16 +12,18 @@ STATES: Final = (
     "none", "normal", "warning", "failed", "stopping", "stopped", "finishing", "finished", "removing", "deleted",
 )  # fmt: skip
 
+_STOP: Final = "pause, or a topic got partitions"
+
 EDGES: Final = (
     ("none", "normal", "create"),
     ("normal", "warning", "a table fails"),
     ("warning", "normal", "no table fails"),
     ("warning", "failed", "30 min without progress"),
-    ("failed", "normal", "resume, or a table recovers"),
+    ("failed", "normal", "resume, or no table fails"),
     ("failed", "warning", "resume, and another table fails"),
-    ("normal", "stopping", "pause"),
-    ("warning", "stopping", "pause"),
-    ("failed", "stopping", "pause"),
+    ("normal", "stopping", _STOP),
+    ("warning", "stopping", _STOP),
+    ("failed", "stopping", _STOP),
     ("stopping", "stopped", "every table is sealed"),
     ("stopping", "normal", "resume"),
     ("stopped", "normal", "resume"),
@@ -33,8 +35,10 @@ EDGES: Final = (
     ("failed", "removing", "delete"),
     ("stopping", "removing", "delete"),
     ("stopped", "removing", "delete"),
+    ("finishing", "removing", "delete"),
     ("finished", "removing", "delete"),
     ("removing", "deleted", "every table is sealed, and the sink has no progress of it"),
+    ("removing", "deleted", "abandoned, and no known session runs a table"),
 )
 """Phase, next phase, and what leads there."""
 
