@@ -68,7 +68,7 @@ def _works() -> dict[str, str]:
     places = f"{rules.OLDEST // 10_000} and later as a source, {at_sink[1]} as a sink"
     return {
         "Python": pythons,
-        "Java": f"{MINIMUM_JAVA} and later, for agents and schema changes only",
+        "Java": f"{MINIMUM_JAVA} or {tested()['Java'][-1]}, for agents and schema changes only",
         "Kafka": "brokers with transactions; tried by hand down to 2.7.2",
         "PostgreSQL": places,
         "MariaDB": "as a source and as a sink",
