@@ -20,11 +20,15 @@ RECORD: Final = ROOT / "docs/pictures/dashboard.json"
 POINTS: Final = 120
 """As many as a panel of the picture can show."""
 
+ANSWER_SECONDS_MAX: Final = 30.0
+"""A local Prometheus answers a query in less than a second."""
+
 
 def asked(prometheus: str, expression: str, start: float, end: float) -> list[dict[str, object]]:
     """The series of a range query: labels, and pairs of time and value."""
     query = {"query": expression, "start": start, "end": end, "step": (end - start) / POINTS}
-    with urllib.request.urlopen(f"{prometheus}/api/v1/query_range?{urllib.parse.urlencode(query)}") as answer:  # noqa: S310
+    url = f"{prometheus}/api/v1/query_range?{urllib.parse.urlencode(query)}"
+    with urllib.request.urlopen(url, timeout=ANSWER_SECONDS_MAX) as answer:  # noqa: S310
         return list(json.load(answer)["data"]["result"])
 
 
