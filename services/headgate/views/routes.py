@@ -6,10 +6,13 @@ from typing import Any, Final
 import msgspec
 
 from headgate import __version__
+from headgate.config.wording import nearest
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import FeedRecorded
 from headgate.records.keys import FeedKey
+from headgate.records.migration import MigrationKey, MigrationRecorded
+from headgate.records.name_lists import shown_names
 from headgate.views.history import TIMELINE_EVENTS_MAX, Event, History
 from headgate.views.migration_rows import MigrationRow, migration_row, migration_rows
 from headgate.views.rows import (
@@ -191,6 +194,24 @@ def answer_to(route: Route, known: Known, path: Mapping[str, str], query: Mappin
     return None if found is None else msgspec.to_builtins(found)
 
 
+def why_not_found(known: Known, path: Mapping[str, str], query: Mapping[str, str]) -> str:
+    """Which feed, agent or migration does not exist, with the nearest name; or that nothing is recorded."""
+    snapshot = known.snapshot
+    names = {
+        "feed": [key.feed for key, _ in snapshot.each(FeedKey, FeedRecorded)],
+        "agent": list(dict.fromkeys(row.agent for row in agent_rows(snapshot))),
+        "migration": [key.migration for key, _ in snapshot.each(MigrationKey, MigrationRecorded)],
+    }
+    for kind, existing in names.items():
+        given = path.get(kind, query.get(kind))
+        if given is not None and given not in existing:
+            near = nearest(given, existing)
+            hint = f"Did you mean {near!r}? " if near else ""
+            there = f"{hint}Known are: {shown_names(sorted(existing))}" if existing else "There are none yet"
+            return f"{kind} {given!r} does not exist. {there}"
+    return f"the topics hold nothing for {', '.join(f'{kind} {name}' for kind, name in path.items())}"
+
+
 def openapi() -> dict[str, Any]:
     """The description of all this, OpenAPI 3.1."""
     kinds = [*(route.kind for route in ROUTES), Failure]
@@ -198,7 +219,7 @@ def openapi() -> dict[str, Any]:
     failed: dict[str, Any] = {
         status: {"description": meaning, "content": {"application/json": {"schema": schemas[-1]}}}
         for status, meaning in (
-            ("400", "a parameter that there is not, or that cannot be"),
+            ("400", "an unknown parameter, or a value that is not allowed"),
             ("404", "not found, or the topics do not hold it any more"),
             ("503", "the topics are still being read"),
         )

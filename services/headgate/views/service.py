@@ -33,7 +33,7 @@ from headgate.views.lag import LagWindows
 from headgate.views.metrics import ViewsMetrics
 from headgate.views.model import ViewsModel
 from headgate.views.positions import Groups, positions_of
-from headgate.views.routes import ROUTES, BadQueryError, Failure, Known, Route, answer_to, openapi
+from headgate.views.routes import ROUTES, BadQueryError, Failure, Known, Route, answer_to, openapi, why_not_found
 from headgate.views.stream import TOPICS, make_app, read_topics, stop_app
 
 LOOK_BACK_FIRST: Final = 100
@@ -151,7 +151,7 @@ def _page(route: Route, known: Known, model: ViewsModel) -> Callable[..., Any]:
         except BadQueryError as error:
             return _failed(web, 400, "bad_query", str(error))
         if answer is None:
-            return _failed(web, 404, "not_found", f"the topics hold nothing for {request.path}")
+            return _failed(web, 404, "not_found", why_not_found(known, path, request.query))
         return web.json(answer)
 
     # Faust names a page's class after its function.

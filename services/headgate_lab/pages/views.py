@@ -1,18 +1,52 @@
 """docs/reference/views.md: what the views answer over HTTP."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from headgate.views.routes import ROUTES, Route, openapi
 
 _OTHERS: Final = (("/openapi.json", "the description of these paths, OpenAPI 3.1"),)
 
 
+class _Schema(msgspec.Struct, frozen=True, rename="camel"):
+    ref: str | None = msgspec.field(name="$ref", default=None)
+    any_of: tuple["_Schema", ...] = ()
+    type: str = "any"
+    items: "_Schema | bool | None" = None
+    prefix_items: tuple["_Schema", ...] = ()
+    enum: tuple[str | int, ...] = ()
+    properties: dict[str, "_Schema"] = {}
+
+
+class _Media(msgspec.Struct, frozen=True):
+    schema: _Schema
+
+
+class _Response(msgspec.Struct, frozen=True):
+    description: str
+    content: dict[str, _Media]
+
+
+class _Operation(msgspec.Struct, frozen=True):
+    responses: dict[str, _Response]
+
+
+class _Components(msgspec.Struct, frozen=True):
+    schemas: dict[str, _Schema]
+
+
+class _Description(msgspec.Struct, frozen=True):
+    """What the page shows of the description. ``paths``: path → method → operation."""
+
+    paths: dict[str, dict[str, _Operation]]
+    components: _Components
+
+
 def page() -> str:
     """The page."""
-    described = openapi()
-    schemas: Mapping[str, Any] = described["components"]["schemas"]
-    answers = {route.path: described["paths"][route.path]["get"] for route in ROUTES}
+    described = msgspec.convert(openapi(), _Description)
+    answers = {route.path: described.paths[route.path]["get"] for route in ROUTES}
     parts = [
         "# Views over HTTP",
         "",
@@ -39,33 +73,33 @@ def page() -> str:
         "",
         "`?`: the field can be null.",
     ]
-    for name, schema in sorted(schemas.items()):
-        if "properties" in schema:
-            fields = ", ".join(f"`{field}` {_kind(kind)}" for field, kind in schema["properties"].items())
+    for name, schema in sorted(described.components.schemas.items()):
+        if schema.properties:
+            fields = ", ".join(f"`{field}` {_kind(kind)}" for field, kind in schema.properties.items())
             parts += ["", f"### {name}", "", fields + "."]
     return "\n".join(parts) + "\n"
 
 
-def _row(route: Route, answer: Mapping[str, Any]) -> str:
+def _row(route: Route, answer: _Operation) -> str:
     parameters = "; ".join(f"`{name}`: {meaning}" for name, meaning in route.query.items())
-    shown = answer["responses"]["200"]["content"]["application/json"]["schema"]
+    shown = answer.responses["200"].content["application/json"].schema
     return f"| `{route.path}` | {route.summary} | {parameters} | {_kind(shown)} |"
 
 
-def _errors(answer: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(status, each["description"]) for status, each in answer["responses"].items() if status != "200"]
+def _errors(answer: _Operation) -> list[tuple[str, str]]:
+    return [(status, each.description) for status, each in answer.responses.items() if status != "200"]
 
 
-def _kind(schema: Mapping[str, Any]) -> str:
+def _kind(schema: _Schema) -> str:
     """A JSON Schema in a few words."""
-    if "$ref" in schema:
-        return str(schema["$ref"]).rpartition("/")[2]
-    if "anyOf" in schema:
-        kinds = [_kind(each) for each in schema["anyOf"]]
+    if schema.ref is not None:
+        return schema.ref.rpartition("/")[2]
+    if schema.any_of:
+        kinds = [_kind(each) for each in schema.any_of]
         return " or ".join(kind for kind in kinds if kind != "null") + ("?" if "null" in kinds else "")
-    if schema.get("type") == "array":
-        items = schema.get("items") or (schema.get("prefixItems") or [{}])[0]
+    if schema.type == "array":
+        items = schema.items if isinstance(schema.items, _Schema) else next(iter(schema.prefix_items), _Schema())
         return f"list of {_kind(items)}"
-    if "enum" in schema:
-        return " or ".join(f"`{each}`" for each in schema["enum"])
-    return str(schema.get("type", "any"))
+    if schema.enum:
+        return " or ".join(f"`{each}`" for each in schema.enum)
+    return schema.type

@@ -305,7 +305,8 @@ def test_every_answer_has_the_shape_that_is_described(log: KafkaLog, serve: Serv
             assert (status, found["name"]) == (404, "not_found"), route.path
     assert ask(views, "/v1/feeds?limit=1")[1]["message"].startswith("limit is not a parameter of /v1/feeds")
     assert ask(views, "/v1/timeline?limit=many")[0] == 400
-    assert ask(views, "/v1/tables?feed=none")[0] == 404
+    status, found = ask(views, "/v1/tables?feed=none")
+    assert (status, found["message"]) == (404, "feed 'none' does not exist. There are none yet")
     assert ask(views, "/v1/owners/x/history")[0] == 404
     assert answer(views, "/v1/migrations") == []
     assert "headgate_views_records_total" in views.get("/metrics")[1]
