@@ -20,6 +20,8 @@ FOLDER: Final = Path(__file__).parents[2] / "docs" / "pictures"
 
 COLUMNS: Final = 100
 LINES: Final = 200
+END_SECONDS_MAX: Final = 10.0
+"""Its terminal is closed by then, so the command is ending."""
 """More than any command writes that is worth a picture: nothing scrolls away."""
 
 COLOURS: Final = {
@@ -45,7 +47,7 @@ def shown(command: str) -> pyte.Screen:
             break
         stream.feed(read)
     os.close(ours)
-    process.wait()
+    process.wait(END_SECONDS_MAX)
     return screen
 
 

@@ -15,6 +15,9 @@ from markdown_it import MarkdownIt
 
 ROOT: Final = Path(__file__).parents[2]
 
+GIT_SECONDS_MAX: Final = 60.0
+"""git lists the files within a second; it may wait for a busy disk."""
+
 COLUMNS_MAX: Final = 100
 """Two windows of 100 columns fit beside each other on a laptop, and a changed line of a diff stays one line."""
 
@@ -36,7 +39,9 @@ def too_wide(page: str) -> Iterator[tuple[int, int]]:
 
 def main() -> int:
     """Print every such line; 1 if there is one."""
-    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, check=True, capture_output=True, text=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "*.md"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=GIT_SECONDS_MAX
+    )
     count = 0
     for name in listed.stdout.splitlines():
         if (ROOT / name).exists():  # else deleted, and not committed yet

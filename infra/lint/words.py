@@ -16,6 +16,9 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 
+GIT_SECONDS_MAX: Final = 60.0
+"""git lists the files within a second; it may wait for a busy disk."""
+
 INSTEAD: Final = {
     r"anew": "again",
     r"as\s+ever": "as before",
@@ -96,6 +99,7 @@ def main() -> int:
         check=True,
         capture_output=True,
         text=True,
+        timeout=GIT_SECONDS_MAX,
     )
     count = 0
     for name in listed.stdout.splitlines():

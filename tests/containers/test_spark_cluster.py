@@ -15,7 +15,7 @@ AGENTS = ("agent-1", "agent-2")
 AT_REST = len(AGENTS)
 """Executors: one for each agent (spark.dynamicAllocation.minExecutors)."""
 
-ASK = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8080/json/').read().decode())"
+ASK = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8080/json/', timeout=30).read().decode())"
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""No wait in services/ for a process, pipe, lock or thread is without a limit, except those that are named here.
+"""No wait in services/ and infra/ for a process, pipe, lock, thread or answer is without a limit, except those named.
 
 A peer that hangs, rather than ends, otherwise keeps us for ever and without a word: a JVM once did so for 14 minutes.
 """
@@ -12,11 +12,18 @@ import pytest
 from support.pages import ROOT
 
 SERVICES: Final = ROOT / "services"
+INFRA: Final = ROOT / "infra"
 
 WAITS: Final = {"accept", "acquire", "communicate", "exception", "get", "join", "readline", "result", "wait"}
 """Methods that wait for ever if they are called without an argument, or with ``None`` as their limit."""
 
-RUNS: Final = {"subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output"}
+RUNS: Final = {
+    "subprocess.run",
+    "subprocess.call",
+    "subprocess.check_call",
+    "subprocess.check_output",
+    "urllib.request.urlopen",
+}
 
 LIMITS: Final = {"timeout", "timeout_seconds", "seconds", "blocking"}
 
@@ -85,7 +92,8 @@ def unlimited(tree: ast.AST) -> Iterator[str]:
 
 
 def found() -> set[tuple[str, str]]:
-    paths = ((path, path.relative_to(SERVICES).as_posix()) for path in sorted(SERVICES.rglob("*.py")))
+    roots = ((SERVICES, SERVICES), (INFRA, ROOT))
+    paths = ((path, path.relative_to(above).as_posix()) for root, above in roots for path in sorted(root.rglob("*.py")))
     return {(name, call) for path, name in paths for call in unlimited(ast.parse(path.read_text(encoding="utf-8")))}
 
 
@@ -108,6 +116,8 @@ def test_every_wait_has_a_limit() -> None:
         ("lock.acquire(blocking=False)", False),
         ("subprocess.run(command, check=True)", True),
         ("subprocess.run(command, timeout=60)", False),
+        ("urllib.request.urlopen(url)", True),
+        ("urllib.request.urlopen(url, timeout=30)", False),
         ("fcntl.flock(handle, fcntl.LOCK_EX)", True),
         ("fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)", False),
         ("with subprocess.Popen(command) as process:\n    pass", True),
