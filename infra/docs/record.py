@@ -20,9 +20,10 @@ FOLDER: Final = Path(__file__).parents[2] / "docs" / "pictures"
 
 COLUMNS: Final = 100
 LINES: Final = 200
+"""More than any command writes that is worth a picture: nothing scrolls away."""
+
 END_SECONDS_MAX: Final = 10.0
 """Its terminal is closed by then, so the command is ending."""
-"""More than any command writes that is worth a picture: nothing scrolls away."""
 
 COLOURS: Final = {
     name: str(30 + at) for at, name in enumerate(("black", "red", "green", "brown", "blue", "magenta", "cyan", "white"))
