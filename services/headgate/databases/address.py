@@ -16,7 +16,8 @@ class Address(msgspec.Struct, frozen=True):
 
     ``hosts`` are what it connects to: ``""`` where nothing is named and it is not clear what will be, none if it
     connects to nothing. ``key_file`` is a private key. ``server`` is what all databases on one server have in common,
-    such as host and port; empty if the hosts identify it. ``folders`` are local ones that are written to, ``buckets``
+    such as host and port; empty if the hosts identify it. ``database`` and ``user`` are those that a server's
+    address names. ``folders`` are local ones that are written to, ``buckets``
     places in object stores, ``s3://bucket/prefix``.
     """
 
@@ -27,6 +28,8 @@ class Address(msgspec.Struct, frozen=True):
     server: str = ""
     folders: tuple[Path, ...] = ()
     buckets: tuple[str, ...] = ()
+    database: str = ""
+    user: str = ""
 
 
 class Options(msgspec.Struct, frozen=True):

@@ -1,6 +1,12 @@
 """Reasons why a session at a database cannot be opened. Users of this folder translate them into their own errors."""
 
-__all__ = ["DatabaseError", "DatabaseRefusedError", "DatabaseSilentError", "DatabaseUnavailableError"]
+__all__ = [
+    "DatabaseError",
+    "DatabaseRefusedError",
+    "DatabaseSilentError",
+    "DatabaseUnavailableError",
+    "PasswordMissingError",
+]
 
 
 class DatabaseError(Exception):
@@ -9,6 +15,10 @@ class DatabaseError(Exception):
 
 class DatabaseRefusedError(DatabaseError):
     """Connecting again does not help until a user changes something: an option, a password, a right, a file."""
+
+
+class PasswordMissingError(DatabaseRefusedError):
+    """The server asks for a password, and none was given."""
 
 
 class DatabaseUnavailableError(DatabaseError):

@@ -176,10 +176,10 @@ def test_it_is_shown_with_the_statement_to_type(ready: Checker, server: Embedded
 @pytest.mark.parametrize(
     ("changed", "password_file", "says"),
     [
-        ({"host": "no.such.host.invalid"}, "debezium", "cannot open a session at the source"),
+        ({"host": "no.such.host.invalid"}, "debezium", "this machine cannot find the host"),
         ({"port": "1"}, "debezium", "cannot open a session at the source"),
-        ({"database": "shoop"}, "debezium", 'database "shoop" does not exist'),
-        ({}, "wrong", "password authentication failed"),
+        ({"database": "shoop"}, "debezium", 'run as an administrator: CREATE DATABASE "shoop"'),
+        ({}, "wrong", "Correct the user in SOURCE, or the password (--password-file)"),
         ({}, "none", "--password-file none: cannot read"),
         ({"user": "debezium:secret"}, "debezium", "SOURCE has a password in it"),
     ],

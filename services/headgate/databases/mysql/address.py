@@ -68,6 +68,8 @@ def address_of(dsn: str, options: Options = SINK) -> Address:
         parsed.options.get("ssl_key"),
         has_password=parsed.password is not None,
         server=socket or f"{parsed.host}:{parsed.port}",
+        database=parsed.database or "",
+        user=parsed.user,
     )
 
 

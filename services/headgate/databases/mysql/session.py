@@ -3,11 +3,10 @@
 LOAD DATA LOCAL takes its rows from memory: the server names a file, as the protocol demands, but no file is opened.
 """
 
-import ssl
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import pymysql
 from pymysql.constants import CLIENT, CR
@@ -17,11 +16,10 @@ from headgate.databases.address import Target
 from headgate.databases.errors import (
     DatabaseError,
     DatabaseRefusedError,
-    DatabaseSilentError,
-    DatabaseUnavailableError,
 )
 from headgate.databases.mysql.address import TLS_FILES, address_of, parse_address
-from headgate.databases.mysql.errors import UNAVAILABLE, errno, is_clients, message
+from headgate.databases.mysql.errors import UNAVAILABLE, errno
+from headgate.databases.mysql.unopened import unopened_mysql
 from headgate.databases.mysql.wire import Wire
 from headgate.databases.network_timeouts import CONNECT_SECONDS
 
@@ -31,9 +29,6 @@ Parameters = dict[str, object] | tuple[object, ...] | None
 """Of a statement: ``%(name)s`` or ``%s`` in it. Without any, ``%`` stands for itself."""
 
 S = TypeVar("S", bound="MysqlSession")
-
-_LOGIN: Final = 1045
-_TLS: Final = 2026
 
 
 class MysqlSession:
@@ -168,7 +163,7 @@ def open_session(
         with suppress(pymysql.Error, OSError):
             wire.close()
         if isinstance(error, pymysql.Error):
-            raise _unopened(error, target) from error
+            raise unopened_mysql(error, target, address_of(target.dsn, target.options)) from error
         raise
     return kind(wire, int(number), str(version))
 
@@ -197,10 +192,12 @@ def _open(target: Target, *, counts_found: bool = False) -> Wire:
             **options,
         )
     except pymysql.Error as error:
-        raise _unopened(error, target) from error
+        raise unopened_mysql(error, target, address_of(target.dsn, target.options)) from error
     except (OSError, ValueError) as error:  # TLS files that are missing or not valid
         files = ", ".join(f"{name}={value}" for name, value in sorted(address.options.items()) if name in TLS_FILES)
-        raise DatabaseRefusedError(f"{target.options.address} cannot be used: {error} ({files})") from error
+        raise DatabaseRefusedError(
+            f"{target.options.address} cannot be used: {error} ({files}). Correct the TLS files"
+        ) from error
 
 
 def _is_at_work(target: Target, number: int) -> bool:
@@ -218,18 +215,3 @@ def _is_at_work(target: Target, number: int) -> bool:
         return errno(error) < CR.CR_ERROR_FIRST and errno(error) > 0  # too many sessions, for example: it is there
     except DatabaseError as refused:
         return isinstance(refused, DatabaseRefusedError)
-
-
-def _unopened(error: pymysql.Error, target: Target) -> DatabaseError:
-    """What an error of the driver means while a session is being opened."""
-    text = f"cannot open a session at the {target.options.place}: {message(error)}"
-    number, given = errno(error), target.options
-    if number == _LOGIN:
-        return DatabaseRefusedError(
-            f"{text}: is it the right user in {given.address} and password in {given.password_file}?"
-        )
-    if number == _TLS or isinstance(getattr(error, "original_exception", None), ssl.SSLCertVerificationError):
-        return DatabaseRefusedError(f"{text}: the ssl_… options of {given.address} do not fit the server")
-    if number in UNAVAILABLE or number == 0:
-        return (DatabaseSilentError if is_clients(number) else DatabaseUnavailableError)(text)
-    return DatabaseRefusedError(f"{text} (error {number})")

@@ -64,6 +64,8 @@ def address_of(dsn: str, options: Options = SINK) -> Address:
         given.get(_KEY_FILE),
         has_password=bool(given.get("password")),
         server=f"{parameters.get('hostaddr') or parameters.get('host', 'localhost')}:{parameters['port']}",
+        database=given.get("dbname", ""),
+        user=given.get("user", ""),
     )
 
 

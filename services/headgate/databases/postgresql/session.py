@@ -10,13 +10,14 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
 from headgate.databases.address import Target
-from headgate.databases.errors import DatabaseRefusedError, DatabaseSilentError, DatabaseUnavailableError
+from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.network_timeouts import CONNECT_SECONDS, TCP_OPTIONS
 from headgate.databases.postgresql.address import address_of
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.databases.postgresql.errors import message
 from headgate.databases.postgresql.search_path import pin_search_path
 from headgate.databases.postgresql.sql import SQL, Composed
+from headgate.databases.postgresql.unopened import unopened_postgresql
 
 __all__ = ["Answer", "Parameters", "PostgresSession", "open_connection"]
 
@@ -34,21 +35,6 @@ _NETWORK: Final[dict[str, object]] = {
     "tcp_user_timeout": TCP_OPTIONS["TCP_USER_TIMEOUT"],
 }
 """Limits for a network that was cut without notice. The address's own values win."""
-
-_LOGIN_REFUSED: Final = (
-    "authentication failed",
-    "no password supplied",
-    "no pg_hba.conf entry",
-    "pg_hba.conf rejects connection",
-    "does not support SSL",
-    "certificate verify failed",
-    "is not permitted to log in",
-    "does not exist",
-    "permission denied for database",
-)
-"""Messages of the server (in English) and of libpq when an address, a password, a right to log in or a certificate is
-refused. Neither gives an SQLSTATE for it. In another language it counts as a server that does not answer: it is retried
-sooner, and `why` shows the server's own words."""
 
 _SESSION: Final = """
 SET TimeZone = 'UTC';
@@ -180,14 +166,9 @@ def open_connection(
             connection.close()
             raise
     except psycopg.ProgrammingError as error:
-        raise DatabaseRefusedError(f"{target.options.address} cannot be used: {message(error)}") from error
+        raise DatabaseRefusedError(f"{target.options.address} cannot be used: {message(error)}. Correct it") from error
     except psycopg.Error as error:
-        text = f"cannot open a session at the {target.options.place}: {message(error)}"
-        if any(words in text for words in _LOGIN_REFUSED):
-            raise DatabaseRefusedError(
-                f"{text}: correct {target.options.address} or the password file, or allow the user to log in"
-            ) from error
-        raise (DatabaseUnavailableError if "FATAL" in text else DatabaseSilentError)(text) from error
+        raise unopened_postgresql(error, target, address_of(target.dsn, target.options)) from error
     return connection
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from headgate.config.secrets import SECRETS_DIR
 from headgate.databases.address import Target
-from headgate.databases.errors import DatabaseRefusedError
+from headgate.databases.errors import DatabaseRefusedError, PasswordMissingError
 from headgate.databases.kinds import kind_of
 from headgate.databases.postgresql.session import open_connection
 
@@ -22,9 +22,6 @@ __all__ = ["password_of", "secrets_in", "write_secret"]
 
 _MYSQL_VARIABLE: Final = "MYSQL_PWD"
 """What MariaDB's and MySQL's own clients read. libpq reads PGPASSWORD, PGPASSFILE and ~/.pgpass by itself."""
-
-_NONE_GIVEN: Final = "no password supplied"
-"""libpq's words, whatever the language of the server."""
 
 _LOCK_SECONDS: Final = 10
 """The session only signs in."""
@@ -47,9 +44,8 @@ def password_of(target: Target) -> str:
     try:
         with closing(open_connection(target, application_name="headgate up", lock_seconds=_LOCK_SECONDS)) as connection:
             return connection.info.password
-    except DatabaseRefusedError as error:
-        if _NONE_GIVEN not in str(error):
-            raise
+    except PasswordMissingError:
+        pass  # asked for below
     return _typed(target, kind.name)
 
 
