@@ -10,7 +10,7 @@ from headgate.cli.checks import show_findings
 from headgate.cli.connection_names import complete_sources
 from headgate.cli.options import CommandGroup, Format
 from headgate.cli.output import Output
-from headgate.databases.address import Options, Target
+from headgate.databases.address import FORMS, Options, Target
 from headgate.databases.connections import Use, named
 
 app = CommandGroup(help="Check source databases.", no_args_is_help=True)
@@ -69,11 +69,11 @@ def target_at(given: str, password_file: Path | None, options: Options, use: Use
         return Target(given, password_file, options)
     if "/" in given or "@" in given:  # not repeated, because it may contain a password
         raise typer.BadParameter(
-            f"{options.address} is neither an address, such as postgresql://user@host/database, nor the name of a "
-            "connection"
+            f"{options.address} is neither the address of a database nor the name of a connection. Write an address "
+            f"like {FORMS}"
         )
     if password_file is not None:
         raise typer.BadParameter(
             f"{given} is a named connection, whose password file is in its entry. Remove {options.password_file}"
         )
-    return named(given, use, options.address)[1]
+    return named(given, use, options.address, or_address=True)[1]

@@ -55,7 +55,7 @@ def verify(
         str | None,
         typer.Option(
             "--source-dsn",
-            help="the source database: a libpq connection string, or mysql://user@host/database "
+            help="the source database: postgresql://user@host/database, or mysql://user@host/database "
             "(by default the feed's source.database)",
         ),
     ] = None,

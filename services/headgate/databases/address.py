@@ -54,6 +54,10 @@ THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 SINK: Final = Options("sink.dsn", "sink.password_file", "sink", "sink.store")
 
 
+FORMS: Final = "postgresql://user@host:5432/database or mysql://user@host:3306/database"
+"""What an address of a database looks like, for every error about one that is none."""
+
+
 def tls_refused(options: Options, given: list[str]) -> DatabaseRefusedError:
     """That an address has TLS options of its own beside those of a connection."""
     return DatabaseRefusedError(f"{options.address} has {', '.join(given)} beside tls: give them in one of the two")

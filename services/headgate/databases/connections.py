@@ -17,7 +17,7 @@ from headgate.config.source_spec import RegistrySpec
 from headgate.config.store_options import StoreOptions
 from headgate.config.strict import Strict
 from headgate.config.wording import explained, one_of
-from headgate.databases.address import Options, Target
+from headgate.databases.address import FORMS, Options, Target
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.kinds import CONNECTED, KINDS, kind_of
 
@@ -117,16 +117,19 @@ class _File(Strict):
     registries: dict[str, RegistrySpec] = Field(default_factory=dict)
 
 
-def named(name: str, use: Use, option: str) -> tuple[Connection, Target]:
+def named(name: str, use: Use, option: str, *, or_address: bool = False) -> tuple[Connection, Target]:
     """The connection of that name, and the database itself, for that use.
 
-    ``option`` is where the name was given. Raises DatabaseRefusedError: no file, an unknown name, or not for that use.
+    ``option`` is where the name was given, ``or_address``: where an address may be given as well.
+    Raises DatabaseRefusedError: no file, an unknown name, or not for that use.
     """
-    file, given = _file(name, option)
+    address = f"Write an address like {FORMS}, or " if or_address else ""
+    add = f"{address}add" if or_address else "Add"
+    file, given = _file(name, option, address)
     known = given.connections
     found = known.get(name)
     if found is None:
-        raise DatabaseRefusedError(f"{option}: connection {one_of(name, sorted(known))}. Add it to {file}")
+        raise DatabaseRefusedError(f"{option}: connection {one_of(name, sorted(known))}. {add} it to {file}")
     if use not in found.use:
         for_it = sorted(other for other, connection in known.items() if use in connection.use)
         raise DatabaseRefusedError(
@@ -167,12 +170,14 @@ def _known() -> _File | None:
     return _read(Path(file)) if file else None
 
 
-def _file(name: str, option: str) -> tuple[Path, _File]:
+def _file(name: str, option: str, before: str = "") -> tuple[Path, _File]:
+    """``before``: another way out than such a file, which the error shows first."""
     file = setting(CONNECTIONS)
     if not file:
         raise DatabaseRefusedError(
-            f"{option}: connection {name!r} is unknown, because {CONNECTIONS} is not set. Set it to the path of a file "
-            "that describes the connection, here and on every machine that connects"
+            f"{option}: connection {name!r} is unknown, because {CONNECTIONS} is not set. "
+            f"{before}{'s' if before else 'S'}et {CONNECTIONS} to the path of a file that describes the connection, "
+            "here and on every machine that connects"
         )
     return Path(file), _read(Path(file))
 

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from headgate.config.wording import nearest
-from headgate.databases.address import Address, Options
+from headgate.databases.address import FORMS, Address, Options
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.iceberg import address as iceberg
 from headgate.databases.kafka import address as kafka
@@ -48,14 +48,23 @@ CONNECTED: Final = KINDS | {
 
 
 def kind_of(dsn: str, options: Options, kinds: Mapping[str, Kind] = KINDS) -> Kind:
-    """The kind of an address. One without a scheme is a libpq connection string. Raises DatabaseRefusedError."""
+    """The kind of an address. One without a scheme is a libpq connection string. Raises DatabaseRefusedError.
+
+    The error does not quote the address, which may contain a password.
+    """
     scheme, has_scheme, _ = dsn.partition("://")
     if not has_scheme:
+        if kinds is KINDS and dsn and "=" not in dsn:
+            raise DatabaseRefusedError(f"{options.address} is not the address of a database. Write {FORMS}")
         return KINDS["postgresql"]
     found = next((kind for kind in kinds.values() if f"{scheme}://" in kind.schemes), None)
     if found is not None:
         return found
     known = dict.fromkeys(scheme for kind in kinds.values() for scheme in kind.schemes)
     near = nearest(f"{scheme}://", known)
-    hint = f"Did you mean {near}?" if near else f"Use one of {', '.join(known)}"
-    raise DatabaseRefusedError(f"{options.address} begins with {scheme}://, which no database here has. {hint}")
+    hints = [f"Did you mean {near}?" if near else "", f"Write {FORMS}" if kinds is KINDS else ""]
+    *others, last = known
+    raise DatabaseRefusedError(
+        f"{options.address} begins with {scheme}://, and addresses begin with {', '.join(others)} or {last}. "
+        f"{' '.join(filter(None, hints))}".rstrip()
+    )

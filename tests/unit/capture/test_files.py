@@ -186,7 +186,7 @@ def test_where_a_database_is(dsn: str, place: Place) -> None:
     ("dsn", "says"),
     [
         ("postgresql://me@a,b/shop", "--source names several hosts"),
-        ("postgresql://me@a", "--source: write postgresql://user@host:port/database"),
+        ("postgresql://me@a", "--source must name host, user and database. Write postgresql://user@host:port/database"),
         ("mysql://me@a", "--source names no database"),
     ],
 )

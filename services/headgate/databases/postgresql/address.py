@@ -45,6 +45,8 @@ _REFUSED: Final = {
 }
 _SECRETS: Final = frozenset({"passfile", "scram_client_key", "scram_server_key"})
 
+_FORM: Final = "postgresql://user@host:port/database?option=value"
+
 _NOT_AN_OPTION: Final = ("invalid connection option", "invalid URI query parameter")
 """libpq's words before the name, in an address of either form."""
 
@@ -85,7 +87,7 @@ def url_of(dsn: str, options: Options = SINK) -> tuple[str, str]:
     """
     given = {name: value for name, value in {**_DEFAULTS, **_parse(dsn, options)}.items() if name != "password"}
     if not given.get("host") or not given.get("dbname") or not given.get("user"):
-        raise DatabaseRefusedError(f"{options.address}: write postgresql://user@host:port/database")
+        raise DatabaseRefusedError(f"{options.address} must name host, user and database. Write {_FORM}")
     user, host, port, database = (given.pop(name) for name in ("user", "host", "port", "dbname"))
     places = zip_longest(host.split(","), port.split(","), fillvalue=port)
     at = ",".join(f"{_url_host(name)}:{number or _DEFAULTS['port']}" for name, number in places)
@@ -103,7 +105,7 @@ def _parse(dsn: str, options: Options) -> dict[str, str]:
         given = conninfo_to_dict(dsn)
     except ProgrammingError as error:
         raise DatabaseRefusedError(
-            f"{options.address} is not a libpq connection string: {_with_nearest(str(error).strip())}"
+            f"{options.address} is not a libpq connection string: {_with_nearest(str(error).strip())}. Write {_FORM}"
         ) from error
     for name in sorted(given):
         if name in ALLOWED or name == "password":

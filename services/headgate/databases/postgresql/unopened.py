@@ -109,7 +109,9 @@ _REASONS: Final = (
         "Name a server of that kind in {address}, or change target_session_attrs",
     ),
     Reason(
-        ("connection is bad: invalid", "connection option"), DatabaseRefusedError, "Correct this value in {address}"
+        ("connection is bad: invalid", "connection option", "Servname not supported"),
+        DatabaseRefusedError,
+        "Correct this value in {address}",
     ),
     *OF_THE_NETWORK,
 )
