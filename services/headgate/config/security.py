@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from headgate.config.settings import SettingsError
+from headgate.config.settings import SettingsError, kafka_property
 
 _SAME: Final = frozenset({"security.protocol", "ssl.cipher.suites", "ssl.endpoint.identification.algorithm"})
 _SECURITY: Final = ("security.", "sasl.", "ssl.", "enable.ssl.", "https.")
@@ -35,7 +35,7 @@ def java_properties(kafka: Mapping[str, str]) -> dict[str, str]:
             continue
         if name not in _SAME:
             raise SettingsError(
-                f"{_variable(name)}: agents cannot translate {name} for Spark's Java client yet; they can "
+                f"{kafka_property(name)}: agents cannot translate {name} for Spark's Java client yet; they can "
                 f"{', '.join(sorted(_SAME | _LOGIN | _PEM | {_KEY_PASSWORD}))}"
             )
         java[name] = value
@@ -50,7 +50,7 @@ def _authorities(kafka: Mapping[str, str]) -> dict[str, str]:
         return {}
     if not Path(location).is_file():
         raise SettingsError(
-            f"{_variable('ssl.ca.location')}: {location} is not a file. Spark's Java client needs a PEM file"
+            f"{kafka_property('ssl.ca.location')}: {location} is not a file. Spark's Java client needs a PEM file"
         )
     return {"ssl.truststore.type": "PEM", "ssl.truststore.location": location}
 
@@ -63,13 +63,13 @@ def _certificate(kafka: Mapping[str, str]) -> dict[str, str]:
     if chain is None or key is None:
         there, missing = ("key", "certificate") if chain is None else ("certificate", "key")
         raise SettingsError(
-            f"{_variable(f'ssl.{there}.location')} needs {_variable(f'ssl.{missing}.location')} as well"
+            f"{kafka_property(f'ssl.{there}.location')} needs {kafka_property(f'ssl.{missing}.location')} as well"
         )
     if _PLAIN_KEY not in key:
         # Encrypted ones neither: Java 17 has no SecretKeyFactory by the name that Kafka asks for, PBES2.
         raise SettingsError(
-            f"{_variable('ssl.key.location')}: Spark's Java client reads keys of the form PKCS #8 only, not encrypted. "
-            "Convert it: openssl pkcs8 -topk8 -nocrypt -in KEY -out KEY8"
+            f"{kafka_property('ssl.key.location')}: Spark's Java client reads keys of the form PKCS #8 only, not "
+            "encrypted. Convert it: openssl pkcs8 -topk8 -nocrypt -in KEY -out KEY8"
         )
     return {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key}
 
@@ -82,7 +82,9 @@ def _text(kafka: Mapping[str, str], what: str) -> str | None:
     try:
         return Path(location).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{_variable(f'ssl.{what}.location')}: {location} is not a PEM file: {error}") from error
+        raise SettingsError(
+            f"{kafka_property(f'ssl.{what}.location')}: {location} is not a PEM file: {error}"
+        ) from error
 
 
 def _login(kafka: Mapping[str, str]) -> dict[str, str]:
@@ -91,16 +93,14 @@ def _login(kafka: Mapping[str, str]) -> dict[str, str]:
         return {}
     module = _LOGIN_MODULES.get(mechanism)
     if module is None:
-        raise SettingsError(f"{_variable('sasl.mechanism')}: agents know {', '.join(_LOGIN_MODULES)}, not {mechanism}")
+        raise SettingsError(
+            f"{kafka_property('sasl.mechanism')}: agents know {', '.join(_LOGIN_MODULES)}, not {mechanism}"
+        )
     user, password = _quoted(kafka.get("sasl.username", "")), _quoted(kafka.get("sasl.password", ""))
     return {
         "sasl.mechanism": mechanism,
         "sasl.jaas.config": f"{module} required username={user} password={password};",
     }
-
-
-def _variable(name: str) -> str:
-    return f"HEADGATE_KAFKA__{name.upper().replace('.', '_')}"
 
 
 def _quoted(text: str) -> str:

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import NODEFAULT, Meta
@@ -207,12 +207,37 @@ def _schedulers(text: str) -> str:
     return ",".join(names)
 
 
+OPTIONS: Final[Mapping[tuple[str, ...], str]] = {
+    ("bootstrap",): "--bootstrap",
+    ("cluster",): "--cluster",
+    ("kafka",): "--kafka-property",
+    ("shards",): "--shards",
+    ("replication_factor",): "--replication-factor",
+    ("lease_seconds",): "--lease-seconds",
+    ("http", "port"): "--http-port",
+    ("http", "bind"): "--http-bind",
+    ("log", "format"): "--log-format",
+    ("log", "level"): "--log-level",
+    ("agent", "name"): "--name",
+}
+"""Options of commands that set the same as a variable. An error names the one that was used."""
+
+
+def kafka_property(name: str) -> str:
+    """What errors call a property of librdkafka, which is set by a variable or an option."""
+    return f"Kafka property {name}"
+
+
 def _kafka_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    named = {name.lower().replace("_", "."): value for name, value in properties.items()}
-    for name in sorted(named):
+    return {name.lower().replace("_", "."): value for name, value in properties.items()}
+
+
+def _fixed_properties(properties: Mapping[str, str], names: "Names") -> Iterator[str]:
+    """Errors about properties that a guarantee depends on."""
+    for key in sorted(properties):
+        name = key.lower().replace("_", ".")
         if name in FIXED_PROPERTIES:
-            raise ValueError(f"{name} cannot be chosen: {FIXED_PROPERTIES[name]}")
-    return named
+            yield f"{_name(('kafka', key), names)}: {name} cannot be chosen: {FIXED_PROPERTIES[name]}"
 
 
 _CHECKS: Final[Mapping[tuple[str, ...], Callable[[Any], object]]] = {
@@ -224,7 +249,11 @@ _CHECKS: Final[Mapping[tuple[str, ...], Callable[[Any], object]]] = {
 """What is checked beside an option's type. Each returns the value, and raises ValueError."""
 
 
-def _made(kind: type[SettingT], given: Given, path: tuple[str, ...], errors: list[str]) -> SettingT:
+Names: TypeAlias = Mapping[tuple[str, ...], str]
+"""Places in the settings → the variable or option that has set it."""
+
+
+def _made(kind: type[SettingT], given: Given, path: tuple[str, ...], names: Names, errors: list[str]) -> SettingT:
     """Settings of one section, and the sections below it. What is wrong is added to ``errors``."""
     values: dict[str, Any] = {}
     for field in fields(kind):
@@ -233,13 +262,13 @@ def _made(kind: type[SettingT], given: Given, path: tuple[str, ...], errors: lis
         place, value = (*path, field.name), given[field.name]
         try:
             if _is_section(field.type):
-                values[field.name] = _made(field.type, value, place, errors)
+                values[field.name] = _made(field.type, value, place, names, errors)
             else:
                 values[field.name] = _CHECKS.get(place, _unchanged)(_filled(value_of(value, field.type), field))
         except ValueError as error:
-            errors.append(f"{_variable(place)}: {error}")
+            errors.append(f"{_name(place, names)}: {error}")
     errors += [
-        f"{_variable((*path, name))}: this setting does not exist"
+        f"{_name((*path, name), names)}: this setting does not exist"
         for name in given
         if name not in kind.__struct_fields__
     ]
@@ -262,13 +291,18 @@ def _is_section(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, _Section)
 
 
+def _name(path: tuple[str, ...], names: Names) -> str:
+    return names.get(path) or _variable(path)
+
+
 def _variable(path: tuple[str, ...]) -> str:
     return PREFIX + NESTED.join(path).upper()
 
 
-def _environment() -> dict[str, Any]:
-    """``HEADGATE_…`` as nested options. Raises SettingsError for a name that no option has."""
+def _environment() -> tuple[dict[str, Any], dict[tuple[str, ...], str]]:
+    """``HEADGATE_…`` as nested options, and their names. Raises SettingsError for a name that no option has."""
     nested: dict[str, Any] = {}
+    names: dict[tuple[str, ...], str] = {}
     for name, value in sorted(_ours(os.environ)):
         path = _path(name)
         from_file = path is None and name.endswith(FILE_SUFFIX)
@@ -282,7 +316,8 @@ def _environment() -> dict[str, Any]:
         if path[-1] in section:
             raise SettingsError(f"{name} is given both as a value and as a file. Keep one of them")
         section[path[-1]] = _content(name, value) if from_file else value
-    return nested
+        names[path] = name
+    return nested, names
 
 
 def _ours(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -361,7 +396,8 @@ def given_settings(flags: Given | None = None) -> Given:
 
     Raises SettingsError.
     """
-    return _over(_environment(), _flags(flags or {}))
+    environment, _ = _environment()
+    return _over(environment, _flags(flags or {}))
 
 
 def load_settings(flags: Given | None = None) -> Settings:
@@ -369,8 +405,13 @@ def load_settings(flags: Given | None = None) -> Settings:
 
     Raises SettingsError.
     """
+    environment, names = _environment()
+    flagged = _flags(flags or {})
+    given = _over(environment, flagged)
+    names |= {place: OPTIONS.get(place) or OPTIONS.get(place[:-1], _variable(place)) for place in _places(flagged)}
     errors: list[str] = []
-    settings = _made(Settings, given_settings(flags), (), errors)
+    settings = _made(Settings, given, (), names, errors)
+    errors += _fixed_properties(given.get("kafka", {}), names)
     if errors:
         raise SettingsError("; ".join(errors))
     return settings
@@ -387,6 +428,15 @@ def _flags(flags: Given) -> dict[str, Any]:
         elif value is not None:
             given[name] = value
     return given
+
+
+def _places(given: Given, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The places in the settings that ``given`` has a value for."""
+    for name, value in given.items():
+        if isinstance(value, Mapping):
+            yield from _places(value, (*path, name))
+        else:
+            yield (*path, name)
 
 
 def _over(below: Given, above: Given) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from faust.auth import SASLCredentials, SSLCredentials
 from faust.transport.consumer import ThreadDelegateConsumer
 from faust.web.drivers.aiohttp import Web as AiohttpWeb
 
-from headgate.config.settings import Settings, SettingsError
+from headgate.config.settings import Settings, SettingsError, kafka_property
 from headgate.eventlog.codec import Codec, CodecGarbage
 from headgate.eventlog.log import Delivery, Garbage, NewerSchemaError, Partition
 from headgate.eventlog.python_security import UntranslatableError, security_of
@@ -37,7 +37,7 @@ def credentials_of(kafka: Mapping[str, str]) -> SASLCredentials | SSLCredentials
     try:
         security = security_of(kafka, "views")
     except UntranslatableError as error:
-        raise SettingsError(f"HEADGATE_KAFKA__{error.name.upper().replace('.', '_')}: {error.why}") from error
+        raise SettingsError(f"{kafka_property(error.name)}: {error.why}") from error
     if security.mechanism is None:
         return None if security.context is None else SSLCredentials(security.context)
     return SASLCredentials(

@@ -56,13 +56,13 @@ def test_a_certificate_of_the_clients_own_is_handed_over_with_its_key(tmp_path: 
 @pytest.mark.parametrize(
     ("kafka", "message"),
     [
-        ({"ssl.ca.location": "/"}, "SSL_CA_LOCATION: / is not a file"),
+        ({"ssl.ca.location": "/"}, "Kafka property ssl.ca.location: / is not a file"),
         (
             {"ssl.key.location": "/nowhere/key.pem", "ssl.certificate.pem": ""},
-            "SSL_KEY_LOCATION: /nowhere/key.pem is no",
+            "ssl.key.location: /nowhere/key.pem is no",
         ),
-        ({"ssl.key.pem": "-----BEGIN PRIVATE KEY-----"}, "SSL_KEY_LOCATION needs HEADGATE_KAFKA__SSL_CERTIFICATE_LOC"),
-        ({"ssl.certificate.pem": ""}, "SSL_CERTIFICATE_LOCATION needs HEADGATE_KAFKA__SSL_KEY_LOCATION"),
+        ({"ssl.key.pem": "-----BEGIN PRIVATE KEY-----"}, "ssl.key.location needs Kafka property ssl.certificate.loc"),
+        ({"ssl.certificate.pem": ""}, "ssl.certificate.location needs Kafka property ssl.key.location"),
         ({"ssl.certificate.pem": "", "ssl.key.pem": "-----BEGIN RSA PRIVATE KEY-----"}, "openssl pkcs8 -topk8"),
         ({"ssl.certificate.pem": "", "ssl.key.pem": "-----BEGIN ENCRYPTED PRIVATE KEY-----"}, "not encrypted"),
     ],
@@ -77,5 +77,5 @@ def test_a_certificate_that_cannot_be_used_is_refused_with_the_way_out(kafka: di
     [{"ssl.keystore.location": "/k"}, {"sasl.mechanism": "GSSAPI"}, {"enable.ssl.certificate.verification": "false"}],
 )
 def test_what_cannot_be_translated_is_refused(kafka: dict[str, str]) -> None:
-    with pytest.raises(SettingsError, match="HEADGATE_KAFKA__"):
+    with pytest.raises(SettingsError, match="Kafka property "):
         java_properties(kafka)

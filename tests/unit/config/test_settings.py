@@ -1,11 +1,14 @@
 """Settings: where a value comes from, and what is refused."""
 
 import os
+import re
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from headgate.config.settings import SettingsError, known_variables, load_settings, redacted
+from headgate.config.settings import OPTIONS, SettingsError, known_variables, load_settings, redacted
+from support.commands import commands
 
 
 @pytest.fixture(autouse=True)
@@ -135,3 +138,59 @@ def test_bad_value_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_variable_has_a_description() -> None:
     assert [name for name, field in known_variables().items() if not field.description] == []
+
+
+BAD_FLAGS: Final[dict[tuple[str, ...], object]] = {
+    ("bootstrap",): "",
+    ("cluster",): "no blanks",
+    ("shards",): 0,
+    ("replication_factor",): 0,
+    ("lease_seconds",): 0.0,
+    ("http", "port"): 99999,
+    ("http", "bind"): "",
+    ("log", "format"): "xml",
+    ("log", "level"): "all",
+    ("agent", "name"): "no blanks",
+}
+
+
+@pytest.mark.parametrize("place", BAD_FLAGS)
+def test_a_bad_value_names_what_the_user_typed(place: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    def flags(value: object) -> dict[str, object]:
+        return {place[0]: value} if len(place) == 1 else {place[0]: {place[1]: value}}
+
+    variable = "HEADGATE_" + "__".join(place).upper()
+    with pytest.raises(SettingsError, match=f"^{OPTIONS[place]}: "):
+        load_settings(flags(BAD_FLAGS[place]))
+    monkeypatch.setenv(variable, str(BAD_FLAGS[place]))
+    with pytest.raises(SettingsError, match=f"^{variable}: "):
+        load_settings(flags(None))
+    with pytest.raises(SettingsError, match=f"^{OPTIONS[place]}: "):
+        load_settings(flags(BAD_FLAGS[place]))
+
+
+def test_a_bad_value_in_a_file_names_the_variable_of_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "port").write_text("99999")
+    monkeypatch.setenv("HEADGATE_HTTP__PORT_FILE", str(tmp_path / "port"))
+    with pytest.raises(SettingsError, match=r"^HEADGATE_HTTP__PORT_FILE: '?99999'? is not allowed"):
+        load_settings()
+
+
+def test_a_property_that_cannot_be_chosen_names_what_the_user_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingsError, match=r"^--kafka-property: acks cannot be chosen"):
+        load_settings({"kafka": {"acks": "1"}})
+    monkeypatch.setenv("HEADGATE_KAFKA__ACKS", "1")
+    with pytest.raises(SettingsError, match=r"^HEADGATE_KAFKA__ACKS: acks cannot be chosen"):
+        load_settings({"kafka": {"client.rack": "a"}})
+
+
+def test_each_option_with_a_variable_is_known_by_its_name() -> None:
+    named = {
+        (name, option.opts[0])
+        for command in dict(commands()).values()
+        for option in command.params
+        for name in re.findall(r"\[(HEADGATE_\w+)", option.help or "")
+    }
+    known = {("HEADGATE_" + "__".join(place).upper(), option) for place, option in OPTIONS.items()}
+    known = {("HEADGATE_KAFKA__" if name == "HEADGATE_KAFKA" else name, option) for name, option in known}
+    assert known == named

@@ -42,7 +42,7 @@ def test_of_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError) as refused:
         load_settings({"lease_seconds": "soon", "shards": 0, "log": {"format": "jsn"}})
     said = str(refused.value)
-    assert "HEADGATE_LEASE_SECONDS: 'soon' is not allowed: write a number" in said
-    assert "HEADGATE_SHARDS: 0 is not allowed: it must be at least 1" in said
-    assert "HEADGATE_LOG__FORMAT: 'jsn' is unknown; did you mean 'json'?" in said
+    assert "--lease-seconds: 'soon' is not allowed: write a number" in said
+    assert "--shards: 0 is not allowed: it must be at least 1" in said
+    assert "--log-format: 'jsn' is unknown; did you mean 'json'?" in said
     assert not [word for word in LIBRARY if word in said]

@@ -41,15 +41,15 @@ def test_a_certificate_of_our_own(tmp_path: Path) -> None:
     given = credentials_of({"security.protocol": "SSL", **named})
     assert given is not None
     assert given.protocol.value == "SSL"
-    with pytest.raises(SettingsError, match="HEADGATE_KAFKA__SSL_KEY_LOCATION"):
+    with pytest.raises(SettingsError, match=r"Kafka property ssl\.key\.location"):
         credentials_of({"security.protocol": "SSL", **{n: v for n, v in named.items() if "key" not in n}})
 
 
 @pytest.mark.parametrize(
     ("properties", "said"),
     [
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "SASL_MECHANISM: views know PLAIN"),
-        ({"ssl.crl.location": "x"}, "HEADGATE_KAFKA__SSL_CRL_LOCATION: views cannot translate"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "sasl.mechanism: views know PLAIN"),
+        ({"ssl.crl.location": "x"}, "Kafka property ssl.crl.location: views cannot translate"),
         ({"security.protocol": "SSL", "ssl.ca.location": "/none"}, "No such file"),
     ],
 )
