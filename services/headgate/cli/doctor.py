@@ -46,7 +46,10 @@ def doctor(
         ),
     ] = None,
     feed: Annotated[
-        Path | None, typer.Option("--feed", metavar="FILE", help="check the topics and the sink of a feed as well")
+        Path | None,
+        typer.Option(
+            "--feed", metavar="FILE", help="check the topics and the sink of a feed as well; - for standard input"
+        ),
     ] = None,
     source: Annotated[
         str | None,

@@ -45,7 +45,12 @@ class Result(msgspec.Struct, frozen=True):
 
 
 def apply(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="a folder with a YAML file for each feed")],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER", help="a folder with a YAML file for each feed, or - for YAML documents on standard input"
+        ),
+    ],
     *,
     prune: Annotated[bool, typer.Option("--prune", help="delete the feeds that are not in FOLDER")] = False,
     change: Destruction,

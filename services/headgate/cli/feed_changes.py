@@ -19,6 +19,7 @@ from headgate.cli.requests import (
     show_done,
     show_settled,
 )
+from headgate.config.given_files import given_bytes
 from headgate.config.start_offsets import StartOffsetsError, as_json, parse_start_offsets
 from headgate.config.times import NotATimeError, parse_ts
 from headgate.config.wording import nearest
@@ -51,7 +52,7 @@ def resume(
             "--from",
             metavar="earliest|latest|TIME|FILE",
             help="position to resume from, while the feed is stopped. TIME: RFC 3339 or a ts, for feeds with "
-            "resolved_ts. FILE: JSON with offsets by topic and partition",
+            "resolved_ts. FILE: JSON with offsets by topic and partition, or - for standard input",
             show_default="its checkpoint",
         ),
     ] = None,
@@ -91,7 +92,7 @@ def _start_json(start: str) -> str:
     except NotATimeError as error:
         not_a_time = error
     try:
-        return as_json(parse_start_offsets(Path(start).read_bytes()))
+        return as_json(parse_start_offsets(given_bytes(Path(start))))
     except OSError as error:
         near = nearest(start, ("earliest", "latest"))
         hint = f" (did you mean {near}?)" if near else ""

@@ -20,7 +20,9 @@ from headgate.sources.database import same_source
 
 
 def create(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="the feed's YAML, see docs/configuration.md")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="the feed's YAML, or - for standard input; see docs/configuration.md")
+    ],
     *,
     change: Change,
     outcome: OutcomeOptions,
@@ -37,7 +39,9 @@ def create(
 
 
 def update(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="the feed's new YAML, under the same name")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="the feed's new YAML, under the same name, or - for standard input")
+    ],
     *,
     change: Change,
     outcome: OutcomeOptions,

@@ -1,14 +1,16 @@
 """A folder of feeds against those of a cluster: what has to be done to each."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
-from headgate.config.feed import FeedSpec, FeedSpecError, load_feed, parse_feed
+from headgate.config.feed import FeedSpec, FeedSpecError, feed_text, load_feed, parse_feed
 from headgate.config.feed_differences import Difference, differences, with_skips_of
+from headgate.config.given_files import STANDARD_INPUT, documents_of, shown_name
 from headgate.records.control import FeedRecorded
 from headgate.records.names import InvalidNameError, check_name
 from headgate.sinks.contract import SinkError
@@ -37,40 +39,69 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def read_folder(folder: Path) -> dict[str, FeedSpec]:
-    """The feeds of all YAML files in ``folder``, not below it.
+    """The feeds of all YAML files in ``folder``, not below it, or of the documents of standard input (``-``).
 
     Raises FeedSpecError, with what is wrong in every file. A folder without feeds is an error too: with --prune, a
     wrong path would delete everything.
     """
-    try:
-        files = sorted(file for file in folder.iterdir() if file.suffix in SUFFIXES)
-    except OSError as error:
-        raise FeedSpecError(f"{folder}: {error.strerror}. Name a folder with a YAML file for each feed") from error
-    found: dict[str, tuple[Path, FeedSpec]] = {}
+    found: dict[str, tuple[str, FeedSpec]] = {}
     wrong: list[str] = []
-    for file in files:
+    for name, load in _documents() if folder == STANDARD_INPUT else _files(folder):
         try:
-            spec = _read(file)
+            spec = _checked(name, load)
         except FeedSpecError as error:
             wrong.append(str(error))
             continue
         if spec.feed in found:
-            wrong.append(f"{file}: {found[spec.feed][0].name} also defines feed {spec.feed!r}. Keep one of them")
-        found[spec.feed] = file, spec
+            wrong.append(f"{name}: {Path(found[spec.feed][0]).name} also defines feed {spec.feed!r}. Keep one of them")
+        found[spec.feed] = name, spec
     if wrong:
         raise FeedSpecError("\n".join((*wrong, "Nothing was changed")))
+    if not found and folder == STANDARD_INPUT:
+        raise FeedSpecError("standard input has no feed. Give feeds in YAML, with a line --- between them")
     if not found:
         raise FeedSpecError(f"{folder} has no feed: none of its files ends in {' or '.join(SUFFIXES)}")
     return {name: spec for name, (_, spec) in found.items()}
 
 
-def _read(file: Path) -> FeedSpec:
-    spec = load_feed(file)
+Load: TypeAlias = Callable[[], FeedSpec]
+"""Raises FeedSpecError, which names where the feed is."""
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Load]]:
+    """The files of a folder. Raises FeedSpecError."""
+    try:
+        files = sorted(file for file in folder.iterdir() if file.suffix in SUFFIXES)
+    except OSError as error:
+        raise FeedSpecError(
+            f"{folder}: {error.strerror}. Name a folder with a YAML file for each feed, or - for standard input"
+        ) from error
+    for file in files:
+        yield str(file), partial(load_feed, file)
+
+
+def _documents() -> Iterator[tuple[str, Load]]:
+    """The YAML documents of standard input. Raises FeedSpecError."""
+    for number, text in enumerate(documents_of(feed_text(STANDARD_INPUT)), start=1):
+        name = f"{shown_name(STANDARD_INPUT)}, document {number}"
+        yield name, partial(_parsed, name, text)
+
+
+def _parsed(name: str, text: str) -> FeedSpec:
+    try:
+        return parse_feed(text)
+    except FeedSpecError as error:
+        raise FeedSpecError(f"{name}: {error}") from error
+
+
+def _checked(name: str, load: Load) -> FeedSpec:
+    """The feed as owners accept it. Raises FeedSpecError."""
+    spec = load()
     try:
         check_name("feed", spec.feed)
         return _as_accepted(spec)
     except (InvalidNameError, SinkError) as error:
-        raise FeedSpecError(f"{file}: {error}") from error
+        raise FeedSpecError(f"{name}: {error}") from error
 
 
 def _as_accepted(spec: FeedSpec) -> FeedSpec:

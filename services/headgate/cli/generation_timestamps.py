@@ -66,7 +66,10 @@ GenerationOf = Annotated[
     ),
 ]
 RingFile = Annotated[
-    Path | None, typer.Option("--ring", help="YAML or JSON: nodes, each with name, shards, tokens (and ignore_msb)")
+    Path | None,
+    typer.Option(
+        "--ring", help="YAML or JSON, - for standard input: nodes, each with name, shards, tokens (and ignore_msb)"
+    ),
 ]
 Vnodes = Annotated[int | None, typer.Option("--vnodes", min=1, help="tokens of each node, drawn")]
 Shards = Annotated[int | None, typer.Option("--shards", min=1, help="shards of each node")]

@@ -15,6 +15,7 @@ import yaml
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.lookup import not_found
+from headgate.config.given_files import given_bytes
 from headgate.generation.core.tokens import MAX_TOKEN, MIN_TOKEN, Sharding
 from headgate.generation.timestamps.core.rings import TOKENS_MAX, RingError, owners_of
 from headgate.records.timestamps import RingNode
@@ -35,9 +36,9 @@ class _Ring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_ring(path: Path) -> tuple[RingNode, ...]:
-    """The ring in a file. Raises CommandError, which names the faulty place."""
+    """The ring in a file, or on standard input (``-``). Raises CommandError, which names the faulty place."""
     try:
-        given = msgspec.convert(yaml.safe_load(path.read_bytes()), _Ring)
+        given = msgspec.convert(yaml.safe_load(given_bytes(path)), _Ring)
     except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
         raise CommandError(ExitCode.SETTING, f"ring file {path}: {error}") from error
     nodes = tuple(RingNode(node.name, node.shards, node.ignore_msb, node.tokens) for node in given.nodes)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from headgate.config.columns import ColumnOptions
 from headgate.config.expressions import Where
+from headgate.config.given_files import given_bytes, shown_name
 from headgate.config.plugs import FORMATS, SINKS
 from headgate.config.sink_spec import SinkSpec
 from headgate.config.snapshot import SnapshotOptions
@@ -393,12 +394,22 @@ def parse_feed(text: str) -> FeedSpec:
 
 
 def load_feed(path: Path) -> FeedSpec:
-    """A feed from a file; FeedSpecError names the file."""
+    """A feed from a file, or from standard input (``-``); FeedSpecError names it."""
+    text = feed_text(path)
     try:
-        return parse_feed(path.read_text(encoding="utf-8"))
+        return parse_feed(text)
+    except FeedSpecError as error:
+        raise FeedSpecError(f"{shown_name(path)}: {error}") from error
+
+
+def feed_text(path: Path) -> str:
+    """What a file of feeds, or standard input (``-``), contains. Raises FeedSpecError."""
+    try:
+        return given_bytes(path).decode()
     except OSError as error:
         raise FeedSpecError(
-            f"{path}: {error.strerror}. Give a feed in a YAML file; `headgate feed init` writes one"
+            f"{path}: {error.strerror}. Give a feed in a YAML file, or - for standard input; `headgate feed init` "
+            "writes one"
         ) from error
-    except FeedSpecError as error:
-        raise FeedSpecError(f"{path}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise FeedSpecError(f"{shown_name(path)} is not UTF-8 text. Give a feed in YAML") from error

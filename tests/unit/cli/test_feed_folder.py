@@ -1,5 +1,6 @@
 """What a folder of feeds means for a cluster: which are new, which differ and in what, which are not in it."""
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +129,59 @@ def test_what_differs_is_shown_and_a_deletion_is_asked_about(tmp_path: Path, mon
     assert changed.stdout.splitlines() == [
         "~ shop", "    batch_rows_max: 200000 → 7", "= lake is not in the folder"
     ]  # fmt: skip
+
+
+def typed(*words: str, text: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["feed", *words, "--bootstrap", "127.0.0.1:1"], input=text)
+    return done.exit_code, done.stderr
+
+
+OFFSETS = '{"shop.public.items": {"0": 17}}'
+
+
+@pytest.mark.parametrize(
+    ("command", "good"),
+    [
+        (["create", "-"], yaml.safe_dump(SPEC)),
+        (["update", "-"], yaml.safe_dump(SPEC)),
+        (["apply", "-", "--yes"], yaml.safe_dump(SPEC)),
+        (["resume", "shop", "--from", "-", "--yes"], OFFSETS),
+    ],
+)
+def test_a_command_that_takes_a_file_reads_standard_input(command: list[str], good: str) -> None:
+    code, said = typed(*command, text="neither a feed nor offsets")
+    assert code in (ExitCode.FEED_SPEC, ExitCode.USAGE), said
+    assert "No such file" not in said
+    code, said = typed(*command, text=good)
+    assert "no Kafka broker accepts connections" in said, said
+
+
+def test_doctor_reads_a_feed_from_standard_input() -> None:
+    done = CliRunner().invoke(app, ["doctor", "--bootstrap", "127.0.0.1:1", "--feed", "-"], input="feed: [")
+    assert (done.exit_code, "standard input: not YAML" in done.stderr) == (ExitCode.FEED_SPEC, True), done.output
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "standard input has no feed. Give feeds in YAML"),
+        ("# nothing\n---\n", "standard input has no feed"),
+        (f"{yaml.safe_dump(SPEC)}---\nfeed: x\n", "standard input, document 2: source: it is missing"),
+        (f"{yaml.safe_dump(SPEC)}---\n{yaml.safe_dump(SPEC)}", "document 2: standard input, document 1 also defines"),
+    ],
+)
+def test_feeds_of_standard_input_that_are_refused(text: str, says: str) -> None:
+    code, said = typed("apply", "-", text=text)
+    assert (code, says in said) == (ExitCode.FEED_SPEC, True), said
+
+
+def test_the_documents_of_standard_input_are_feeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = "".join(f"---\n{yaml.safe_dump({**SPEC, 'feed': name})}" for name in ("one", "two"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"# two feeds\n{two}".encode())))
+    assert list(read_folder(Path("-"))) == ["one", "two"]
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "shop.yaml").write_bytes(b"feed: \xff")
+    code, said = typed("create", str(tmp_path / "shop.yaml"), text="")
+    assert (code, "is not UTF-8 text" in said) == (ExitCode.FEED_SPEC, True), said
