@@ -252,7 +252,7 @@ def test_a_topic_of_flat_records_is_compacted_unless_it_is_said(bench: KafkaBenc
     [
         ({"config": {"retention.mss": 1}}, "retention.mss"),
         ({"config": {"retention.ms": "soon"}}, "soon"),
-        ({"replication_factor": 7}, "replication factor"),
+        ({"replication_factor": 7}, "set sink.topic.replication_factor to 1"),
     ],
 )
 def test_a_topic_that_brokers_would_not_create_is_refused_before_a_feed_is_accepted(

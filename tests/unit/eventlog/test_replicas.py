@@ -9,6 +9,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.replicas import too_many_copies
+from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.kafka.topics import Wanted, create
 
 TOO_MANY = KafkaException(KafkaError(KafkaError.INVALID_REPLICATION_FACTOR, "Unable to replicate 3 time(s)"))
 
@@ -39,3 +41,21 @@ def test_another_cause_is_not_explained(monkeypatch: pytest.MonkeyPatch) -> None
     assert too_many_copies(enough, 3, TOO_MANY, "use {copies}") is None
     denied = KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
     assert too_many_copies(with_brokers(1, monkeypatch), 3, denied, "use {copies}") is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (Wanted(copies=3), "3 copies need as many brokers.* Add brokers, or set sink.topic.replication_factor to 1"),
+        (Wanted(), "its default.replication.factor needs more brokers, .* set sink.topic.replication_factor to 1"),
+        (Wanted(copies=3, fewer_copies="x={copies}"), "Add brokers, or x=1"),
+    ],
+)
+def test_a_topic_of_a_sink(wanted: Wanted, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = with_brokers(1, monkeypatch)
+    refused: Future[None] = Future()
+    refused.set_exception(TOO_MANY)
+    connection.admin.create_topics = lambda new, **_further: {new[0].topic: refused}
+    with pytest.raises(SinkRefusedError, match=rf"topic orders was not created: .*{said}") as found:
+        create(connection, "orders", wanted)
+    assert "Unable to replicate" not in str(found.value)

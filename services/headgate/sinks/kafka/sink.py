@@ -11,6 +11,7 @@ from headgate.databases import address
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.kafka.address import SCHEME, address_of
 from headgate.databases.kafka.cluster import connect
+from headgate.eventlog.replicas import BROKERS_DEFAULT
 from headgate.records.control import Positions
 from headgate.records.source_tables import SourceTable
 from headgate.sinks import registry
@@ -21,7 +22,7 @@ from headgate.sinks.kafka.names import topic_of
 from headgate.sinks.kafka.progress import place_of
 from headgate.sinks.kafka.reserved import check_not_read, check_not_reserved
 from headgate.sinks.kafka.target import Target, target_of
-from headgate.sinks.kafka.topics import BROKERS_DEFAULT, Wanted, create, describe
+from headgate.sinks.kafka.topics import Wanted, create, describe
 from headgate.sinks.kafka.writing import KafkaCommitter, KafkaStager
 from headgate.sinks.on_driver import StagedWriter
 from headgate.sinks.registry import SinkPlug

@@ -4,13 +4,14 @@ import time
 from typing import Final
 
 import msgspec
-from confluent_kafka import KafkaError, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
 from headgate.databases.address import Target
 from headgate.databases.kafka.cluster import check_brokers
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection, code_of
 from headgate.eventlog.log import LogError
+from headgate.eventlog.replicas import BROKERS_DEFAULT, too_many_copies
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.kafka.errors import MISSING_CODES
 from headgate.sinks.kafka.progress import PARTITIONS
@@ -18,9 +19,6 @@ from headgate.sinks.kafka.progress import PARTITIONS
 __all__ = ["Topic", "Wanted", "check_cluster", "create", "describe", "ensure_progress_topic", "record_bytes_max"]
 
 Settings = dict[str, str]
-
-BROKERS_DEFAULT: Final = -1
-"""Partitions, or copies, as the broker is configured."""
 
 SEGMENT_MS: Final = 600_000
 SEGMENT_BYTES: Final = 16 << 20
@@ -34,6 +32,8 @@ PROGRESS_SETTINGS: Final[Settings] = {
     "min.cleanable.dirty.ratio": "0.1",
     "max.compaction.lag.ms": str(SEGMENT_MS),
 }
+
+_FEWER_OF_PROGRESS: Final = "set default.replication.factor={copies} at the brokers"
 
 VISIBLE_SECONDS_MAX: Final = 30.0
 """Each broker hears of a new topic by itself: within a second, later where the machine is busy."""
@@ -80,12 +80,14 @@ class Wanted(msgspec.Struct, frozen=True):
     partitions: int = BROKERS_DEFAULT
     copies: int = BROKERS_DEFAULT
     settings: Settings = {}
+    fewer_copies: str = "set sink.topic.replication_factor to {copies}"
+    """How to ask for fewer, with ``{copies}`` for their number."""
 
 
 def create(connection: KafkaConnection, name: str, wanted: Wanted, *, only_check: bool = False) -> None:
-    """Create a topic, unless another process just has, and wait until it can be described. Raises LogError.
+    """Create a topic, unless another process just has, and wait until it can be described.
 
-    ``only_check``: whether brokers would create it.
+    ``only_check``: whether brokers would create it. Raises LogError, SinkRefusedError for more copies than brokers.
     """
     topic = NewTopic(name, wanted.partitions, wanted.copies, config=wanted.settings)
     future = connection.admin.create_topics([topic], request_timeout=ADMIN_SECONDS_MAX, validate_only=only_check)[name]
@@ -93,6 +95,10 @@ def create(connection: KafkaConnection, name: str, wanted: Wanted, *, only_check
         connection.wait(f"creating topic {name}", future)
     except LogError as error:
         if code_of(error) != KafkaError.TOPIC_ALREADY_EXISTS:
+            if isinstance(error.__cause__, KafkaException) and (
+                advice := too_many_copies(connection, wanted.copies, error.__cause__, wanted.fewer_copies)
+            ):
+                raise SinkRefusedError(f"topic {name} was not created: {advice}") from error
             raise
     if only_check:
         return
@@ -107,7 +113,7 @@ def ensure_progress_topic(connection: KafkaConnection, name: str) -> None:
     """Create it if it is missing. Raises SinkRefusedError if it is not what Headgate relies on, LogError."""
     found = describe(connection, name)
     if found is None:
-        create(connection, name, Wanted(PARTITIONS, settings=PROGRESS_SETTINGS))
+        create(connection, name, Wanted(PARTITIONS, settings=PROGRESS_SETTINGS, fewer_copies=_FEWER_OF_PROGRESS))
         found = describe(connection, name)
     if found is not None and found.partitions != PARTITIONS:
         raise SinkRefusedError(
