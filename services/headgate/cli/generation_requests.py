@@ -7,9 +7,8 @@ from uuid import uuid4
 
 import typer
 
-from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Change, Permit, permitted
-from headgate.cli.lookup import not_found
+from headgate.cli.lookup import not_found, not_found_generation, not_found_set
 from headgate.cli.names import complete_change_logs
 from headgate.cli.options import ClusterOptions, connected
 from headgate.cli.output import Output, note, show_value
@@ -32,6 +31,7 @@ from headgate.records.generation import (
     PolicyRequested,
     PolicyRequestKey,
     ReaderKey,
+    SetKey,
     SetRecorded,
     StreamsRecut,
 )
@@ -67,7 +67,7 @@ def record_of(tail: GenerationTail, name: str) -> SetRecorded:
     """The record of a change log. Raises CommandError if it does not exist."""
     record = tail.state.sets.get(name)
     if record is None:
-        raise not_found(f"change log {name!r}", sorted(tail.state.sets), "`headgate generation create`")
+        raise not_found_set(SetKey(name), sorted(tail.state.sets))
     return record
 
 
@@ -76,8 +76,9 @@ def map_of(tail: GenerationTail, name: str, generation: int | None) -> LogMap:
     record = record_of(tail, name)
     current = current_of(record)
     epoch = generation if generation is not None else (0 if current is None else current.epoch)
-    if epoch not in {each.epoch for each in record.generations}:
-        raise CommandError(ExitCode.NOT_FOUND, f"change log {name!r} has no generation {epoch}, or it is retired")
+    epochs = sorted(each.epoch for each in record.generations)
+    if epoch not in epochs:
+        raise not_found_generation(f"change log {name!r}", epoch, epochs, "retired")
     return tail.state.map_of(name, epoch)
 
 

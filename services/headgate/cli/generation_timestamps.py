@@ -10,7 +10,7 @@ from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Change, Destruction, permitted
 from headgate.cli.generation_requests import change_timestamps, delete_reader, opened
 from headgate.cli.groups import HelpfulGroup
-from headgate.cli.lookup import not_found
+from headgate.cli.lookup import not_found_generation, not_found_set
 from headgate.cli.names import complete_nodes, complete_timestamp_readers, complete_timestamp_sets, complete_timestamps
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
 from headgate.cli.output import Output, show_rows, show_value
@@ -392,8 +392,7 @@ def record_of(tail: GenerationTail, name: str) -> TimestampSetRecorded:
     """What is recorded of a timestamp set. Raises CommandError if it is not there."""
     record = tail.state.timestamps.sets.get(name)
     if record is None:
-        how = "`headgate generation timestamps create`"
-        raise not_found(f"timestamp set {name!r}", sorted(tail.state.timestamps.sets), how)
+        raise not_found_set(TimestampSetKey(name), sorted(tail.state.timestamps.sets))
     return record
 
 
@@ -409,7 +408,7 @@ def _generation(tail: GenerationTail, name: str, timestamp_ms: int | None) -> Ti
     generations = {each.timestamp_ms: each for each in record_of(tail, name).generations}
     chosen = max(generations) if timestamp_ms is None else timestamp_ms
     if chosen not in generations:
-        raise CommandError(ExitCode.NOT_FOUND, f"timestamp set {name!r} has no generation {chosen}, or it is removed")
+        raise not_found_generation(f"timestamp set {name!r}", chosen, sorted(generations), "removed")
     return generations[chosen]
 
 

@@ -6,9 +6,12 @@ from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.config.wording import nearest
 from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import FeedRecorded
+from headgate.records.generation import SetKey
 from headgate.records.keys import DeadLetterKey, FeedKey
+from headgate.records.migration import MigrationKey, MigrationRecorded
 from headgate.records.name_lists import shown_names
 from headgate.records.spans import table_of
+from headgate.records.timestamps import TimestampSetKey
 from headgate.views.rows import agent_rows
 
 
@@ -62,3 +65,32 @@ def find_agent(snapshot: Snapshot, agent: str) -> None:
     alive = live_agents(snapshot)
     if agent not in alive:
         raise not_found(f"agent {agent!r}", alive, "`headgate serve agent`")
+
+
+def find_migration(snapshot: Snapshot, migration: str) -> MigrationRecorded:
+    """The migration's record. Raises CommandError with the names there are."""
+    record = snapshot.get(MigrationKey(migration), MigrationRecorded)
+    if record is None:
+        known = sorted(key.migration for key in snapshot.keys(MigrationKey))
+        raise not_found(f"migration {migration!r}", known, "`headgate migration submit`")
+    return record
+
+
+def find_set(snapshot: Snapshot, key: SetKey | TimestampSetKey) -> None:
+    """Raises CommandError if the change log, or the set of timestamps, does not exist."""
+    known = sorted(each.set for each in snapshot.keys(type(key)))
+    if key.set not in known:
+        raise not_found_set(key, known)
+
+
+def not_found_set(key: SetKey | TimestampSetKey, known: Sequence[str]) -> CommandError:
+    """That a change log, or a set of timestamps, does not exist."""
+    is_log = isinstance(key, SetKey)
+    what, how = ("change log", "create") if is_log else ("timestamp set", "timestamps create")
+    return not_found(f"{what} {key.set!r}", known, f"`headgate generation {how}`")
+
+
+def not_found_generation(of: str, generation: int, known: Sequence[int], gone: str) -> CommandError:
+    """That a change log, or a set of timestamps, does not have that generation. ``gone``: what old ones are."""
+    there = f"It has {shown_names(list(map(str, known)))}" if known else "It has none yet"
+    return CommandError(ExitCode.NOT_FOUND, f"{of} has no generation {generation}, or it is {gone}. {there}")

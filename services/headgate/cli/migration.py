@@ -11,7 +11,7 @@ import typer
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Change, Destruction, Permit, agreed, permitted
 from headgate.cli.connection_names import complete_databases
-from headgate.cli.lookup import not_found
+from headgate.cli.lookup import find_migration
 from headgate.cli.migration_target import TargetOptions, TurnOptions
 from headgate.cli.names import complete_feed_limits, complete_migrations, complete_migrations_or_all
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Watch, connected
@@ -21,7 +21,7 @@ from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Delivery, Log, Partition
 from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.sharding import shard_of
-from headgate.eventlog.snapshot import Snapshot, read_snapshot
+from headgate.eventlog.snapshot import read_snapshot
 from headgate.migration.core.requests import ALL
 from headgate.migration.core.spec import (
     CHUNK_ROWS_DEFAULT,
@@ -287,7 +287,7 @@ def logs(migration: Id, *, output: Format = Output.TABLE, cluster: ClusterOption
             if read.key == MigrationKey(migration) and isinstance(read.value, MigrationRecorded)
         ]
         if not rows:
-            raise _unknown(migration, read_snapshot(log, [TOPIC]))
+            _one(log, migration)  # raises for a name that does not exist
         show_rows(columns, rows, output)
     if output is Output.TABLE:
         from headgate.migration.strategies.tools.tool import said_by_tool  # noqa: PLC0415 - it imports every strategy
@@ -494,16 +494,7 @@ def _all(log: Log) -> list[tuple[str, MigrationRecorded]]:
 
 
 def _one(log: Log, migration: str) -> MigrationRecorded:
-    snapshot = read_snapshot(log, [TOPIC])
-    record = snapshot.get(MigrationKey(migration), MigrationRecorded)
-    if record is None:
-        raise _unknown(migration, snapshot)
-    return record
-
-
-def _unknown(migration: str, snapshot: Snapshot) -> CommandError:
-    known = sorted(key.migration for key in snapshot.keys(MigrationKey))
-    return not_found(f"migration {migration!r}", known, "`headgate migration submit`")
+    return find_migration(read_snapshot(log, [TOPIC]), migration)
 
 
 def _percent(record: MigrationRecorded) -> str:

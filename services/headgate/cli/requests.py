@@ -10,6 +10,7 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of
+from headgate.cli.candidates import with_candidates
 from headgate.cli.changes import Permit
 from headgate.cli.options import Format, OptionGroup, Timeout
 from headgate.cli.output import Output, note, show_value
@@ -86,7 +87,10 @@ def ask(log: Log, request: OperationRequested, timeout_seconds: float, permit: P
 def ask_owner(log: Log, request: Request, timeout_seconds: float, _permit: Permit) -> RequestSettled:
     """Send any service a request, and wait until it is done. Raises RequestError, LogError."""
     with waiting(_awaited(request)) as on_status:
-        return services.ask(log, request, timeout_seconds, client=CLIENT, on_status=on_status)
+        try:
+            return services.ask(log, request, timeout_seconds, client=CLIENT, on_status=on_status)
+        except RequestError as error:
+            raise with_candidates(log, request, error) from error
 
 
 def _awaited(request: Request) -> str:
@@ -150,9 +154,9 @@ def ask_shards(
     errors: dict[int, RequestError] = {}
     with waiting(_awaited(requests[0])) as on_status:
         answers = ask_all(log, requests, timeout_seconds, client=CLIENT, on_status=on_status)
-    for shard, answer in zip(shards, answers, strict=True):
+    for shard, request_of_shard, answer in zip(shards, requests, answers, strict=True):
         if isinstance(answer, RequestError):
-            errors[shard] = answer
+            errors[shard] = with_candidates(log, request_of_shard, answer)
         else:
             done[shard] = answer
     if errors:

@@ -250,16 +250,16 @@ def test_a_topic_of_flat_records_is_compacted_unless_it_is_said(bench: KafkaBenc
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"config": {"retention.mss": 1}}, "retention.mss"),
-        ({"config": {"retention.ms": "soon"}}, "soon"),
-        ({"replication_factor": 7}, "set sink.topic.replication_factor to 1"),
+        ({"config": {"retention.mss": 1}}, r"retention\.mss.*Correct sink\.topic"),
+        ({"config": {"retention.ms": "soon"}}, r"soon.*Correct sink\.topic"),
+        ({"replication_factor": 7}, r"7 copies need as many brokers, .* or set sink\.topic\.replication_factor to \d"),
     ],
 )
 def test_a_topic_that_brokers_would_not_create_is_refused_before_a_feed_is_accepted(
     bench: KafkaBench, options: dict[str, object], why: str
 ) -> None:
     topic = f"{bench.table}.new"
-    with pytest.raises(SinkRefusedError, match=rf"{why}.*Correct sink\.topic"):
+    with pytest.raises(SinkRefusedError, match=why):
         bench.another(topic=options).check([topic], contract.FeedIdentity("x/headgate.", "", "shop"))
     assert topic not in bench.admin.list_topics().topics
 

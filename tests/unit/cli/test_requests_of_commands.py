@@ -160,6 +160,24 @@ def test_a_name_that_utf_8_cannot_encode_is_not_found(command: str, owners: Owne
     assert owners.left_over() == 0
 
 
+NAMES = {"shop", "lake", "s", "t", "m1", "a1", "public.items"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_name_that_does_not_exist_is_refused_with_the_nearest_one(
+    command: str, owners: Owners, feed_file: Path
+) -> None:
+    owners.outcome = RequestSettled(1, OutcomeStatus.REFUSED, "not_found: it does not exist", 1)
+    for number, name in enumerate(COMMANDS[command]):
+        if name not in NAMES:
+            continue
+        given = [*COMMANDS[command][:number], f"{name}x", *COMMANDS[command][number + 1 :]]
+        agreed = ("--yes",) if command in DESTROYING else ()
+        result = CliRunner().invoke(app, [*command.split(), *given, "--timeout", "30", *agreed])
+        said = " ".join(result.output.split())
+        assert (result.exit_code, f"Did you mean '{name}'?" in said) == (ExitCode.NOT_FOUND, True), said
+
+
 @pytest.mark.parametrize("shards_done", [0, 1])
 def test_a_request_to_several_shards_is_refused_only_if_nothing_was_changed(
     shards_done: int, owners: Owners, feed_file: Path
