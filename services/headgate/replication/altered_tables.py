@@ -23,13 +23,15 @@ from headgate.records.row_copies import is_whole
 from headgate.replication.feed_parts import FeedParts
 from headgate.replication.span_table import FAILURES_BORNE
 from headgate.sinks.altering import AltersTables
-from headgate.sinks.contract import Claim, Sink, ValueRefusedError
+from headgate.sinks.contract import Claim, Sink, SinkError, ValueRefusedError
 from headgate.sinks.known_columns import ColumnKeepingSink, ColumnNumbers, KnownColumns
+from headgate.sources.event_schemas import event_schemas
 from headgate.sources.offsets import SourceError, check_retention
 from headgate.sources.said import tables_said
 from headgate.sources.table_options import spec_of
 from headgate.tables.evolution import (
     AtLake,
+    NotAlteredError,
     StillRefusedError,
     add_columns,
     check_replaced,
@@ -39,6 +41,7 @@ from headgate.tables.evolution import (
     source_numbers,
 )
 from headgate.tables.missing import Said
+from headgate.tables.proposed_columns import proposed_columns
 
 __all__ = ["AlteredTables"]
 
@@ -75,11 +78,13 @@ class AlteredTables:
     def alter(self, parts: FeedParts, span: Span, claim: Claim, positions: Positions) -> None:
         """Make the table take what the span's last batch was refused for, if the feed evolves its tables.
 
+        If it does not, the error of a table that lacks columns is raised again with the statement that adds them.
         Where changes may be set aside, those that no alteration makes possible are, once the span has failed often
         enough. Raises SinkError, SourceError.
         """
         spec, plan = parts.spec, span.task.plan
         if not spec.evolves_tables:
+            self._propose(spec, span)
             return
         said = tables_said(self._source, spec, [plan])
         kept = _kept(parts.sink, claim)
@@ -101,6 +106,21 @@ class AlteredTables:
         self._add_or_fit(parts, span, claim, positions, said, kept)
         _keep(parts.sink, claim, positions, kept, numbers)
 
+    def _propose(self, spec: FeedSpec, span: Span) -> None:
+        """Raise NotAlteredError with the statement that a user should run. A source that cannot be asked is not."""
+        plan, database = span.task.plan, _spelled(spec)
+        if not span.lacking or _is_borne(spec, span) or self._clock() < self._asked_again.get(database, 0.0):
+            return
+        said, described = tables_said(self._source, spec, [plan]), event_schemas(self._source, spec, [plan])
+        try:
+            advice = proposed_columns(spec, plan, span.lacking, said, described)
+        except (SourceError, SinkError) as error:
+            self._asked_again[database] = self._clock() + SOURCE_PAUSE_SECONDS
+            _log.info("span %s: no statement is proposed for its columns: %s", span.id, error)
+            return
+        if advice:
+            raise NotAlteredError(advice)
+
     def _add_or_fit(  # noqa: PLR0917 - what one attempt knows
         self, parts: FeedParts, span: Span, claim: Claim, positions: Positions, said: Said, kept: KnownColumns
     ) -> None:
@@ -109,8 +129,7 @@ class AlteredTables:
         is_refused = span.error is not None and span.error[0] == ValueRefusedError.code
         if not (span.lacking or is_refused):
             return
-        may_set_aside = spec.on_bad_change == "quarantine" or spec.skip
-        if may_set_aside and worst(span.failures) >= FAILURES_BORNE:
+        if _is_borne(spec, span):
             return
         if span.lacking and self._is_renamed(parts, span, claim, positions, said, kept):
             return
@@ -192,6 +211,12 @@ class AlteredTables:
         if known is not None:
             _keep(parts.sink, claim, positions, kept, known.numbers)
         _set_restored(parts.sink, claim, positions, kept, ())
+
+
+def _is_borne(spec: FeedSpec, span: Span) -> bool:
+    """Whether changes that are refused are set aside by now."""
+    may_set_aside = spec.on_bad_change == "quarantine" or bool(spec.skip)
+    return may_set_aside and worst(span.failures) >= FAILURES_BORNE
 
 
 def _lake(sink: Sink, claim: Claim, positions: Positions) -> AtLake | None:

@@ -61,7 +61,7 @@ _UNKNOWN_COLUMN: Final = 1054
 
 
 class NotAlteredError(SinkError):
-    """The feed evolves its tables, but not this one. Once an operator has altered it, it continues by itself."""
+    """Headgate does not alter this table. Once an operator has altered it, it continues by itself."""
 
     code = "sink_column_missing"
     retryable = True

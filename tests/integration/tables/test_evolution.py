@@ -17,6 +17,7 @@ from fixtures.spare_databases import SpareDatabases
 from headgate.config.columns import ColumnOptions
 from headgate.config.feed import FeedSpec
 from headgate.databases.address import Target
+from headgate.formats.column_schema import ColumnSchema, EventSchema
 from headgate.records.control import SpanPlan
 from headgate.sinks.contract import SinkError, SinkRefusedError
 from headgate.sinks.known_columns import ColumnNumbers, KnownColumns
@@ -29,7 +30,8 @@ from headgate.tables.evolution import (
     restore_columns,
     source_numbers,
 )
-from headgate.tables.missing import check_alterable
+from headgate.tables.missing import check_alterable, no_schema
+from headgate.tables.proposed_columns import proposed_columns
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -140,6 +142,32 @@ def test_a_column_is_added_with_the_sources_type_and_older_rows_have_what_they_h
     assert exact["note"] == ("character varying(40)" if pair.sink.kind == PG else "varchar(40)")
     pair.sink.execute(f"INSERT INTO {pair.sink.name} (id, amount) VALUES (2, NULL)")  # NULL is taken
     assert pair.add("note", "amount", "word") == ()
+
+
+@pairs(*ALL)
+def test_a_user_who_alters_the_table_gets_the_statement_with_the_type(pair: Pair) -> None:
+    pair.source.execute(f"ALTER TABLE {pair.source.name} ADD COLUMN c varchar(7) DEFAULT 'old' NOT NULL")
+    spec = pair.feed(tables="create")
+    text = proposed_columns(spec, pair.plan, {"c": "string"}, said, no_schema)
+    assert "Run at the sink: ALTER TABLE" in text
+    _, _, statement = text.partition("Run at the sink: ")
+    pair.sink.execute(statement.partition(";")[0])
+    assert pair.sink.columns()["c"] == pair.source.columns()["c"].replace("character varying", "varchar")
+    assert proposed_columns(spec, pair.plan, {"c": "string"}, said, no_schema) == ""
+
+
+@pairs((PG, PG), (PG, MY))
+def test_a_user_gets_the_statement_from_the_schema_of_events(pair: Pair) -> None:
+    columns = (ColumnSchema(name="id", meaning="int64", is_optional=False),)
+    columns += (ColumnSchema(name="c", meaning="io.debezium.time.Date", is_optional=True),)
+    schema = EventSchema(connector="postgresql", columns=columns, key=("id",))
+    spec = pair.feed(tables="existing")
+    spec = spec.model_copy(update={"source": spec.source.model_copy(update={"database": None})})
+    text = proposed_columns(spec, pair.plan, {"c": "io.debezium.time.Date"}, said, lambda _topic: schema)
+    _, _, statement = text.partition("Run at the sink: ")
+    pair.sink.execute(statement.partition(";")[0])
+    assert pair.sink.columns()["c"] == "date"
+    assert proposed_columns(spec, pair.plan, {"c": ""}, said, no_schema) == ""
 
 
 @pairs(*ALL)

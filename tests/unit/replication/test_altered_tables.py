@@ -18,7 +18,7 @@ from headgate.sinks.contract import Claim, FeedIdentity
 from headgate.sinks.known_columns import ColumnNumbers, KnownColumns
 from headgate.sources.database import SourceDatabaseError
 from headgate.tables.alteration import Alteration
-from headgate.tables.evolution import ResyncNeededError, StillRefusedError
+from headgate.tables.evolution import NotAlteredError, ResyncNeededError, StillRefusedError
 
 CLAIM = Claim(FeedIdentity("c", "0-1", "f"), "s.t", "t", Epoch(1, 1), 1, {0: 0})
 PLAN = SpanPlan(span="s.t", topic="t", table="s.t", start={0: 0})
@@ -91,9 +91,24 @@ def test_a_feed_that_evolves_its_tables_adds_what_a_batch_has_lacked(asked: list
 
 
 @pytest.mark.parametrize("tables", ["create", "existing"])
-def test_other_feeds_wait_for_somebody_to_alter_the_table(asked: list[Mapping[str, str]], tables: str) -> None:
-    run(tables)
-    assert asked == []
+def test_other_feeds_wait_for_a_user_who_gets_the_statement(
+    asked: list[Mapping[str, str]], tables: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(altered_tables, "proposed_columns", lambda *_: "Run ALTER TABLE")
+    with pytest.raises(NotAlteredError, match=r"^Run ALTER TABLE$") as stopped:
+        run(tables)
+    assert (asked, stopped.value.code, stopped.value.retryable) == ([], "sink_column_missing", True)
+    run(tables, "quarantine", FAILURES_BORNE)  # it is set aside
+    monkeypatch.setattr(altered_tables, "proposed_columns", lambda *_: "")
+    run(tables)  # the table has the column by now
+
+
+def test_a_source_that_cannot_be_asked_for_a_statement_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(*_: Any) -> str:
+        raise SourceDatabaseError("no answer")
+
+    monkeypatch.setattr(altered_tables, "proposed_columns", ask)
+    run("create")
 
 
 def test_a_change_that_may_be_set_aside_is_not_held_for_ever(asked: list[Mapping[str, str]]) -> None:

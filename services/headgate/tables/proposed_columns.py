@@ -1,0 +1,89 @@
+"""The statements for columns that a feed's changes have and its table lacks, where a user alters the table.
+
+They are the statements that Headgate executes where it alters tables itself: from the source's catalogue, or, if the
+feed does not name the source database, from the schemas of the events.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from headgate.config.feed import FeedSpec
+from headgate.databases.kinds import KINDS
+from headgate.records.control import SpanPlan
+from headgate.records.name_lists import shown_names
+from headgate.sinks.registry import target_of
+from headgate.sinks.relational.session import as_sink_errors
+from headgate.sources.database import as_source_errors, source_target
+from headgate.sources.table_names import source_table
+from headgate.sources.table_options import spec_of
+from headgate.tables.alteration import Known, plan_alteration
+from headgate.tables.catalogues import open_catalogue
+from headgate.tables.from_events import definition_from
+from headgate.tables.keyed import keyed_definition
+from headgate.tables.missing import Said, SchemaOf, chosen_types
+from headgate.tables.plan import needed_first
+from headgate.tables.shaped import shaped_definition, with_target_names
+from headgate.tables.statement import Definition
+
+__all__ = ["proposed_columns"]
+
+_THEN: Final = "The table then continues by itself"
+
+
+def proposed_columns(
+    spec: FeedSpec, plan: SpanPlan, lacking: Mapping[str, str], said: Said, schema_of: SchemaOf
+) -> str:
+    """What a user should run at the sink; empty if the table has the columns, or nothing describes them.
+
+    ``lacking``: column → how the change's event describes its values. Raises SinkError, SourceError.
+    """
+    shape = spec_of(spec, plan).columns
+    is_own = any(name in shape.set or shape.source(name) in shape.mask for name in lacking)
+    if spec.sink.type not in KINDS or is_own:
+        return ""
+    with as_sink_errors(), open_catalogue(target_of(spec.sink)) as at_sink:
+        target = at_sink.definition(plan.table)
+        if target is None:
+            return ""
+        place = (target.schema, target.table)
+        found = _source(spec, plan, place, said, schema_of)
+        if found is None:
+            return ""
+        definition, missing = found
+        known = Known(
+            sink=at_sink.sink(),
+            missing=with_target_names(missing, shape),
+            types=chosen_types(spec, [plan], at_sink).get(place, {}),
+            shown=at_sink.shown(plan.table),
+            masked=frozenset(map(shape.target, shape.mask)),
+        )
+    alteration = plan_alteration(shaped_definition(definition, shape), target, lacking, known)
+    if alteration.refusals:
+        return f"{'; '.join(alteration.refusals)}. {_THEN}"
+    statements = [*needed_first([alteration], known.sink), *alteration.statements] if alteration.statements else []
+    if not statements:
+        return ""
+    return (
+        f"table {plan.table} has no column {shown_names(list(lacking))}, which changes of topic {plan.topic} have. "
+        f"Run at the sink: {' '.join(f'{statement};' for statement in statements)} {_THEN}"
+    )
+
+
+def _source(
+    spec: FeedSpec, plan: SpanPlan, place: tuple[str, str], said: Said, schema_of: SchemaOf
+) -> tuple[Definition, Mapping[str, str]] | None:
+    """The source's table, and what older rows have in columns that were added; None if nothing describes it.
+
+    ``place``: where the table is at the sink.
+    """
+    database, key = spec.source.database, spec_of(spec, plan).key
+    if database is None:
+        schema = schema_of(plan.topic)
+        made = None if schema is None else definition_from(schema, place)
+        return None if made is None else (keyed_definition(made, key), {})
+    with as_source_errors(), open_catalogue(source_target(database)) as source:
+        name = source_table(spec, plan.table, plan.topic, has=source.has, said=said)
+        definition = None if name is None else source.definition(name)
+        if name is None or definition is None:
+            return None
+        return keyed_definition(definition, key), source.missing_values(name)
