@@ -28,6 +28,7 @@ from headgate_lab.demo.evaluation.command import (
 )
 from headgate_lab.demo.evaluation.running import Plan, running
 from headgate_lab.demo.faults import FaultKind
+from headgate_lab.demo.folder import Scratch
 from headgate_lab.demo.load import LoadError
 from headgate_lab.demo.processes import ServiceError, ServiceProcess
 from headgate_lab.demo.report import show_report
@@ -193,7 +194,7 @@ def _up_shop(options: Options, display: Display) -> None:
     try:
         with running_shop(options, display, []) as shop:
             _show_addresses(display, shop)
-            _look_after(shop.services, shop.stack.gone, shop.load.check, display)
+            _look_after(shop.services, shop.stack.gone, shop.load.check, shop.scratch, display)
     except (WatchError, ServiceError, LoadError, PartGoneError) as error:
         display.fail(str(error))
         raise typer.Exit(EXIT_FAILED) from error
@@ -212,7 +213,7 @@ def _up_own(given: OwnDatabases, change: Destruction, display: Display) -> None:
         with running(plan, display) as up:
             display.head("Everything is up")
             display.console.print("\n".join(shown(up, plan)), soft_wrap=True, markup=False)
-            _look_after(up.services, up.gone, up.check, display)
+            _look_after(up.services, up.gone, up.check, up.scratch, display)
     except (WatchError, ServiceError, PartGoneError) as error:
         display.fail(str(error))
         raise typer.Exit(EXIT_FAILED) from error
@@ -227,11 +228,13 @@ def _seed(given: int | None) -> int:
     return secrets.randbelow(SEED_MAX) if given is None else given
 
 
-def _look_after(services: Services, gone: Callable[[], list[str]], check: Callable[[], None], display: Display) -> None:
+def _look_after(
+    services: Services, gone: Callable[[], list[str]], check: Callable[[], None], scratch: Scratch, display: Display
+) -> None:
     """Run until interrupted. Raises PartGoneError if a part that everything needs has ended.
 
-    Services may be killed by the user: that is reported, and the others take over. ``check`` is called every second.
-    Its exceptions end the run as well.
+    Services may be killed by the user: that is reported, and the others take over. The log of one that has ended
+    is named, so logs are kept then. ``check`` is called every second. Its exceptions end the run as well.
     """
     told: set[int] = set()
     while True:
@@ -241,6 +244,7 @@ def _look_after(services: Services, gone: Callable[[], list[str]], check: Callab
         for service in services.all:
             if service.exit_code is not None and service.pid not in told:
                 told.add(service.pid)
+                scratch.failed = True
                 display.say(_ending(service))
                 if all(one.exit_code is not None for one in services.all if one.kind == service.kind):
                     display.say(f"no {service.kind} is left: nothing is replicated until there is one; Ctrl-C ends it")

@@ -44,8 +44,8 @@ class Scratch:
 def scratch_parts(prefix: str, say: Callable[[str], None], left_over: list[str], *, keep: bool) -> Iterator[Scratch]:
     """A new folder and the stack of parts.
 
-    ``left_over`` gets a line for each process that is still there in the end. Logs stay if it ``failed`` or anything
-    raises, everything if ``keep``. SIGTERM ends it as Ctrl-C does; SIGKILL at least leaves no service running.
+    ``left_over`` gets a line for each process that is still there in the end. Logs stay if it ``failed`` or an
+    error is raised, everything if ``keep``. SIGTERM ends it as Ctrl-C does; SIGKILL at least leaves no service running.
     """
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     # PostgreSQL runs as another user when we are root, and must be able to pass.
@@ -73,8 +73,8 @@ def scratch_parts(prefix: str, say: Callable[[str], None], left_over: list[str],
                     scratch.parts.close()
                 finally:
                     left_over += [f"{one.pid} {one.name()}" for one in psutil.Process().children(recursive=True)]
-                    failed = scratch.failed or raised
-                    _clear(folder, say, keep=keep, failed=failed and not (signals or interrupted))
+                    failed = scratch.failed or (raised and not (signals or interrupted))
+                    _clear(folder, say, keep=keep, failed=failed)
 
 
 @contextmanager

@@ -1,12 +1,13 @@
 """Kafka Connect, standalone, inside the broker's JVM: runs the capturing connector, spoken to by its REST interface."""
 
 import json
+import re
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 
@@ -20,6 +21,23 @@ _ANSWER_SECONDS = 180
 _POLL_SECONDS = 0.2
 
 
+_FRAME: Final = "\t"
+_CAUSE: Final = "Caused by: "
+_CLASS: Final = re.compile(r"^[\w.$]+(Exception|Error)(: |$)")
+
+
+class ConnectorFailedError(EmbeddedError):
+    """A connector, or a task of it, has failed."""
+
+
+def cause_in(trace: str) -> str:
+    """The cause that a trace of Java names last, in its own words."""
+    lines = [line for line in trace.splitlines() if line.strip() and not line.startswith(_FRAME)]
+    causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
+    words = _CLASS.sub("", (causes or lines or [""])[-1]).strip().rstrip(".")
+    return words or (causes or lines or ["it has given no reason"])[-1].strip()
+
+
 class ConnectWorker:
     """One running worker; made by EmbeddedKafka.start_connect. ``url`` is its REST interface."""
 
@@ -31,6 +49,7 @@ class ConnectWorker:
             (port,) = free_ports(1)
         require_free(port, "Kafka Connect")
         self.url = f"http://{HOST}:{port}"
+        self._data_dir = data_dir
         worker = {
             "bootstrap.servers": bootstrap,
             "listeners": f"HTTP://{HOST}:{port}",
@@ -82,11 +101,18 @@ class ConnectWorker:
                 parts = [status["connector"], *status["tasks"]] if status else []
                 failed = [part for part in parts if part["state"] == "FAILED"]
                 if failed:
-                    raise EmbeddedError(f"connector {name} failed: {failed[0].get('trace', 'no trace')}")
+                    raise self.failed(name, failed[0])
                 if len(parts) > 1 and all(part["state"] == "RUNNING" for part in parts):
                     return
             time.sleep(_POLL_SECONDS)
         raise EmbeddedError(f"connector {name} does not run after {seconds:.0f} s: {status or 'no status'}")
+
+    def failed(self, name: str, part: Mapping[str, Any]) -> "ConnectorFailedError":
+        """The error about a connector, or a task of it, that has failed."""
+        return ConnectorFailedError(
+            f"connector {name} failed: {cause_in(str(part.get('trace', '')))}. The whole trace is in the logs in "
+            f"{self._data_dir}. Correct the cause, and run the command again"
+        )
 
     def stop(self) -> None:
         """Stop connectors and worker, offsets flushed."""

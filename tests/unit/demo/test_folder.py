@@ -61,6 +61,10 @@ def test_the_logs_of_what_failed_are_left_and_everything_if_asked_for() -> None:
     assert left(run(keep=True)) == ["kafka", "logs", "logs/agent.log"]
 
 
+def test_the_logs_of_what_failed_are_left_when_the_user_ends_the_run() -> None:
+    assert left(run(raising(KeyboardInterrupt), fail=True)) == ["logs", "logs/agent.log"]
+
+
 def test_what_kafka_clients_log_is_in_a_file_beside_the_services_logs() -> None:
     folder = run(lambda: kafka_logger.warning("GETPID [rdkafka#producer-6]: retrying"), keep=True)
     text = (folder / "logs" / KAFKA_LOG).read_text()

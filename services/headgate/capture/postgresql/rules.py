@@ -100,7 +100,7 @@ def _room(setting: str, most: int, used: int, *, is_there: bool) -> Iterator[Fin
 
 def _slot(facts: PostgresFacts, name: str, slot: Slot | None) -> Finding:
     if slot is None:
-        return Finding("slot", State.OK, "does not exist yet, the connector creates it", name)
+        return Finding("slot", State.OK, _NO_SLOT, name)
     if slot.plugin != "pgoutput" or slot.database != facts.database:
         what = "is a physical slot" if slot.plugin is None else f"decodes {slot.database} by {slot.plugin}"
         return Finding(
@@ -122,6 +122,12 @@ def _slot(facts: PostgresFacts, name: str, slot: Slot | None) -> Finding:
     return Finding(
         "slot", State.OK, "in use by a connector" if slot.is_active else "exists, and no client reads it", name
     )
+
+
+_NO_SLOT: Final = (
+    "does not exist. A new connector creates it. One that has read from it before has lost changes: let it take a new "
+    "snapshot, under another name or without its offsets"
+)
 
 
 def _dropped(slot: str) -> str:

@@ -13,13 +13,14 @@ from typing import Final
 import msgspec
 from confluent_kafka.admin import NewTopic
 
+from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.capture.connector import topic_of
 from headgate.capture.files import CaptureFiles
+from headgate.capture.source import read_source
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.eventlog.topics import create_topics
 from headgate.provisioning.artifacts import ArtifactSet, ensure
-from headgate.provisioning.errors import EmbeddedError
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import FeedRecorded, ReplicationState, WantedState
 from headgate.records.keys import FeedKey
@@ -27,19 +28,21 @@ from headgate.records.name_lists import shown_names
 from headgate.views.rows import table_rows
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.evaluation.checks import Databases, files_of
-from headgate_lab.demo.evaluation.passwords import write_secret
+from headgate_lab.demo.evaluation.passwords import secrets_in, write_secret
+from headgate_lab.demo.evaluation.slot import check_slot, missing_slot, slot_of
 from headgate_lab.demo.folder import ClusterAt, Scratch, scratch_parts
 from headgate_lab.demo.processes import ServiceError, stop_all
 from headgate_lab.demo.scenario import SILENCE_SECONDS_MAX
 from headgate_lab.demo.services import COORDINATORS, OUTCOME_SECONDS_MAX, Services, run_command
 from headgate_lab.demo.watch import Watch
 from headgate_lab.embedded.broker import CALM, EmbeddedKafka
-from headgate_lab.embedded.connect import ConnectWorker
+from headgate_lab.embedded.connect import ConnectorFailedError, ConnectWorker
 from headgate_lab.embedded.ports import free_ports
 
 __all__ = ["Evaluation", "Plan", "running"]
 
 ENVIRONMENT_FILE: Final = "env"
+SECRETS: Final = "secrets"
 PORT_FILE: Final = "port"
 """In the broker's folder: a connector of MariaDB has the broker's address in its file."""
 
@@ -85,8 +88,14 @@ class Evaluation(msgspec.Struct, frozen=True):
     kafka: EmbeddedKafka
     connect: ConnectWorker
     services: Services
-    feed: str
-    """Its name, and the connector's."""
+    plan: Plan
+    connector: Path
+    """The file of its configuration."""
+
+    @property
+    def feed(self) -> str:
+        """Its name, and the connector's."""
+        return self.plan.feed
 
     def gone(self) -> list[str]:
         """What has ended of the parts that the evaluation cannot continue without."""
@@ -95,20 +104,21 @@ class Evaluation(msgspec.Struct, frozen=True):
         return [f"the Kafka broker, with Kafka Connect in its process, has ended; its log is {self.kafka.log_file}"]
 
     def check(self) -> None:
-        """Raise EmbeddedError once the connector has failed."""
+        """Raise EmbeddedError once the connector has failed, CommandError if that is for its slot."""
         status = self.connect.connector_status(self.feed)
         failed = [part for part in (status["connector"], *status["tasks"]) if part["state"] == "FAILED"]
         if failed:
-            raise EmbeddedError(f"connector {self.feed} failed: {failed[0].get('trace', 'no trace')}")
+            with _slot_explained(self.plan, self.connector):
+                raise self.connect.failed(self.feed, failed[0])
 
 
 @contextmanager
 def running(plan: Plan, display: Display) -> Iterator[Evaluation]:
     """All of it up and every table replicating; then all of it down, but for what is in the plan's folder.
 
-    Raises EmbeddedError, ServiceError, WatchError.
+    Raises EmbeddedError, ServiceError, WatchError, CommandError.
     """
-    secrets = plan.folder.absolute() / "secrets"
+    secrets = plan.folder.absolute() / SECRETS
     kafka = EmbeddedKafka(plan.folder / "kafka", port=_port(plan.folder / "kafka"), settings=CALM)
     try:
         secrets.mkdir(mode=0o700, exist_ok=True)
@@ -117,12 +127,29 @@ def running(plan: Plan, display: Display) -> Iterator[Evaluation]:
         bootstrap = f"127.0.0.1:{(plan.folder / 'kafka' / PORT_FILE).read_text()}"
         files = files_of(plan.databases, plan.feed, bootstrap, secrets, publication=plan.publication, slot=plan.slot)
         _write(plan.folder, files, display)
+        check_slot(plan.folder, plan.folder / files.connector.name, plan.databases.captured, plan.feed)
         with scratch_parts("headgate-up-", display.say, [], keep=False) as scratch:
             setup = _Setup(plan=plan, files=files, secrets=secrets, kafka=kafka, display=display)
             yield _start(setup, scratch)
     finally:
         for name in plan.passwords:
             (secrets / name).unlink(missing_ok=True)
+
+
+@contextmanager
+def _slot_explained(plan: Plan, connector: Path) -> Iterator[None]:
+    """Raise CommandError, instead of ConnectorFailedError, if the connector's slot does not exist."""
+    try:
+        yield
+    except ConnectorFailedError as error:
+        slot = slot_of(connector)
+        if slot is None:
+            raise
+        with secrets_in(plan.folder.absolute() / SECRETS):
+            captured = read_source(plan.databases.source, [])
+        if text := missing_slot(captured, slot, plan.folder, plan.feed):
+            raise CommandError(ExitCode.DATABASE, text) from error
+        raise
 
 
 def _port(folder: Path) -> int:
@@ -182,7 +209,8 @@ def _start(setup: _Setup, scratch: Scratch) -> Evaluation:
         held = held_tables(watch.seen.snapshot, plan.feed)
     if held:
         setup.display.say(f"{shown_names(held)}: not replicating. `headgate why {plan.feed}` explains it")
-    return Evaluation(scratch, kafka, connect, services, plan.feed)
+        scratch.failed = True
+    return Evaluation(scratch, kafka, connect, services, plan, plan.folder / setup.files.connector.name)
 
 
 def _start_broker(setup: _Setup, scratch: Scratch) -> ConnectWorker:
@@ -220,7 +248,8 @@ def _capture(setup: _Setup, log: KafkaLog, connect: ConnectWorker) -> None:
         f"registering connector {plan.feed}: it sends all rows first, the first time, then changes"
     ):
         connect.put_connector(plan.feed, config)
-        connect.wait_until_running(plan.feed)
+        with _slot_explained(plan, plan.folder / setup.files.connector.name):
+            connect.wait_until_running(plan.feed)
 
 
 def _create_feed(setup: _Setup, log: KafkaLog, services: Services) -> None:
