@@ -12,8 +12,8 @@ from headgate.cli.names import complete_agents
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Watch, connected
 from headgate.cli.output import Output, again, show_rows
 from headgate.cli.requests import MovesOptions, ask_shards, operation, show_done
+from headgate.cli.snapshots import read_snapshot
 from headgate.eventlog.clock import wall_ms
-from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind
 from headgate.views.rows import agent_rows
 

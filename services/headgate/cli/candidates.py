@@ -8,9 +8,10 @@ from typing import Final
 
 from headgate.app.exit_codes import CommandError
 from headgate.cli.lookup import find_agent, find_feed, find_migration, find_set, find_table
+from headgate.cli.snapshots import read_snapshot
 from headgate.eventlog.log import Log, LogError, Partition
 from headgate.eventlog.sharding import ANNOUNCE
-from headgate.eventlog.snapshot import Snapshot, read_snapshot
+from headgate.eventlog.snapshot import Snapshot
 from headgate.records.base import Record
 from headgate.records.control import OperationKind, OperationRequested
 from headgate.records.generation import (

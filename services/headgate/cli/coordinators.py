@@ -10,9 +10,9 @@ from headgate.cli.changes import Change, permitted
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.cli.requests import OutcomeOptions, ask_shards, operation
+from headgate.cli.snapshots import read_snapshot
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.sharding import ANNOUNCE
-from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind
 from headgate.views.rows import owner_rows
 

@@ -26,9 +26,10 @@ from headgate.cli.lookup import find_feed, place_of
 from headgate.cli.names import FeedName, complete_feeds
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
 from headgate.cli.output import Output, note, show_object, show_rows
+from headgate.cli.snapshots import read_snapshot
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.kafka import KafkaLog
-from headgate.eventlog.snapshot import all_partitions, read_snapshot
+from headgate.eventlog.snapshot import all_partitions
 from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.generation.changelog.shell.wire import WRITER
 from headgate.records.control import WITHHELD_HEADER, ChangeQuarantined, FeedRecorded

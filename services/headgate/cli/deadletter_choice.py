@@ -12,9 +12,9 @@ from headgate.cli.names import (
     complete_tables,
     complete_topics_set_aside,
 )
+from headgate.cli.snapshots import read_snapshot
 from headgate.eventlog.log import Log, Partition
 from headgate.eventlog.sharding import DEADLETTER, shard_of
-from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import ChangeQuarantined
 from headgate.records.keys import DeadLetterKey
 

@@ -12,12 +12,13 @@ from headgate.cli.names import FeedName
 from headgate.cli.options import ClusterOptions, Format, connected
 from headgate.cli.output import Output, note, show_rows
 from headgate.cli.requests import CLIENT
+from headgate.cli.snapshots import read_snapshot
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.dead_letters import DeadLetters, read_dead_letters, remove_dead_letters
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Log
 from headgate.eventlog.sharding import shard_of
-from headgate.eventlog.snapshot import all_partitions, read_snapshot
+from headgate.eventlog.snapshot import all_partitions
 from headgate.eventlog.topics import TopicNotCompactedError, why_not_removable
 from headgate.records.name_lists import number_of
 

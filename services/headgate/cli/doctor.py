@@ -10,14 +10,14 @@ from headgate.app.doctor.kafka import kafka_findings
 from headgate.app.doctor.machine import machine_findings
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.capture.finding import Finding, State
-from headgate.capture.source import DEFAULT_NAME, read_source
+from headgate.capture.source import DEFAULT_NAME
 from headgate.cli.checks import show_findings
 from headgate.cli.connection_names import complete_sources
 from headgate.cli.dry_run import rehearsed
-from headgate.cli.options import ClusterOptions, Format, cluster_flags, connected
+from headgate.cli.options import ClusterOptions, Format, cluster_flags, connected, waiting_for_kafka
 from headgate.cli.output import Output
 from headgate.cli.rights import complete_services
-from headgate.cli.source import PublicationName, SlotName, Tables, target_at
+from headgate.cli.source import PublicationName, SlotName, Tables, read_waiting, target_at
 from headgate.config.feed import load_feed
 from headgate.config.rights import who_has_rights
 from headgate.config.settings import load_settings
@@ -81,7 +81,9 @@ def doctor(
         if name not in who_has_rights():
             raise CommandError(ExitCode.NOT_FOUND, f"service {one_of(name, who_has_rights())}")
     flags = cluster_flags(cluster)
-    found = [*machine_findings(load_settings(flags)), *kafka_findings(flags, who)]
+    found = list(machine_findings(load_settings(flags)))
+    with waiting_for_kafka(flags):
+        found += kafka_findings(flags, who)
     if source is not None:
         found += _source(source, source_password_file, tables or [], publication, slot)
     if feed is not None:
@@ -91,7 +93,7 @@ def doctor(
 
 def _source(given: str, file: Path | None, tables: list[str], publication: str, slot: str) -> Iterator[Finding]:
     try:
-        captured = read_source(target_at(given, file, _OPTIONS, Use.SOURCE), tables)
+        captured = read_waiting(target_at(given, file, _OPTIONS, Use.SOURCE), tables)
     except DatabaseError as error:
         yield Finding("source", State.WRONG, str(error))
         return

@@ -10,13 +10,14 @@ from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of_refusal
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.cli.rendering import print_plain
 from headgate.cli.shard_state import replayed
+from headgate.cli.snapshots import read_snapshot
+from headgate.cli.waiting import waiting
 from headgate.config.feed import FeedSpec
 from headgate.coordinator.core.effects import FeedRefused, FeedResolved, ResolveFeed
 from headgate.coordinator.core.feeds.dry_run import would_refuse_create, would_refuse_name, would_refuse_update
 from headgate.coordinator.shell.effect_runner import FeedWork
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.sharding import shard_of
-from headgate.eventlog.snapshot import read_snapshot
 from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.records.control import FeedRecorded, OperationKind, SpanPlan
 from headgate.records.keys import FeedKey
@@ -43,7 +44,8 @@ def rehearsed(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpe
     if taken is not None:  # before the sink is asked, which would only report that the feed's tables are taken
         raise _refused(kind, name, taken)
     feed = snapshot.get(FeedKey(name), FeedRecorded) if kind is OperationKind.UPDATE_FEED else None
-    result = work.resolve(ResolveFeed("", name, spec.to_json(), () if feed is None else plans_today(feed)))
+    with waiting(f"the checks of feed {name}"):
+        result = work.resolve(ResolveFeed("", name, spec.to_json(), () if feed is None else plans_today(feed)))
     if isinstance(result, EffectFailed):
         raise CommandError(ExitCode.REQUEST_TIMED_OUT, f"{_asked(kind, name)} would have to wait: {result.reason}")
     if isinstance(result, FeedRefused):

@@ -16,9 +16,10 @@ from headgate.cli.options import ClusterOptions, connected
 from headgate.cli.output import Output, note, show_value
 from headgate.cli.rendering import print_plain
 from headgate.cli.requests import OutcomeOptions, ask, operation
+from headgate.cli.snapshots import read_snapshot
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Log
-from headgate.eventlog.snapshot import Snapshot, all_partitions, read_snapshot
+from headgate.eventlog.snapshot import Snapshot, all_partitions
 from headgate.migration.core.feed_names import back_feed, forth_feed
 from headgate.records.control import FeedRecorded, OperationKind
 from headgate.records.keys import FeedKey

@@ -19,12 +19,12 @@ from headgate.cli.requests import (
     show_done,
     show_settled,
 )
+from headgate.cli.snapshots import read_snapshot
 from headgate.config.given_files import given_bytes
 from headgate.config.start_offsets import StartOffsetsError, as_json, parse_start_offsets
 from headgate.config.times import NotATimeError, parse_ts
 from headgate.config.wording import nearest
 from headgate.eventlog.log import Log
-from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind
 
 

@@ -10,9 +10,9 @@ from headgate.cli.dry_run import rehearse
 from headgate.cli.lookup import find_feed
 from headgate.cli.options import ClusterOptions, connected
 from headgate.cli.requests import OutcomeOptions, ask, ask_while_paused, operation, show_settled
+from headgate.cli.snapshots import read_snapshot
 from headgate.config.feed import FeedSpec, load_feed
 from headgate.eventlog.log import Log
-from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind, RequestSettled
 from headgate.records.names import check_name
 from headgate.sinks.registry import same_sink

@@ -12,7 +12,7 @@ from headgate.capture.files import CaptureFile, Naming, capture_files, tables_fi
 from headgate.capture.finding import Finding, State
 from headgate.capture.place import place_of
 from headgate.capture.sink import creating, is_itself, missing_tables
-from headgate.capture.source import DEFAULT_NAME, read_source
+from headgate.capture.source import DEFAULT_NAME
 from headgate.capture.tables import topic_part
 from headgate.capture.target_tables import read_target_tables
 from headgate.cli.changes import Destruction, permitted
@@ -20,7 +20,8 @@ from headgate.cli.column_types import ColumnTypes, chosen_types
 from headgate.cli.connection_names import complete_sinks, complete_sources
 from headgate.cli.options import ClusterOptions, Format, cluster_flags
 from headgate.cli.output import Output, note, show_rows
-from headgate.cli.source import PublicationName, SlotName, Tables, target_at
+from headgate.cli.source import PublicationName, SlotName, Tables, read_waiting, target_at
+from headgate.cli.waiting import waiting
 from headgate.config.settings import load_settings
 from headgate.databases.address import Options, Target
 from headgate.databases.connections import Use
@@ -83,10 +84,10 @@ def init(
     settings = load_settings(cluster_flags(cluster))
     from_database = target_at(source, source_password_file, _SOURCE, Use.SOURCE)
     to_database = target_at(sink, sink_password_file, _SINK, Use.SINK)
-    captured = read_source(from_database, tables or [])
+    captured = read_waiting(from_database, tables or [])
     if not captured.tables:
         raise CommandError(ExitCode.NOT_FOUND, "the source has no tables that this user can see. Create them first")
-    there = read_source(to_database, [])
+    there = read_waiting(to_database, [])
     if is_itself(captured, there, from_database, to_database):
         raise CommandError(ExitCode.DATABASE, SAME_DATABASE)
     place = place_of(from_database)
@@ -98,7 +99,8 @@ def init(
         password_file=source_password_file,
     )
     chosen = chosen_types(types or [], missing_tables(captured, there))
-    missing = read_target_tables(captured, there, from_database, to_database, chosen)
+    with waiting("the catalogues of both databases"):
+        missing = read_target_tables(captured, there, from_database, to_database, chosen)
     ends = FeedEnds(
         source=_address(source, from_database, _SOURCE), sink=_address(sink, to_database, _SINK), types=chosen
     )

@@ -8,8 +8,9 @@ from headgate.cli.lookup import find_feed
 from headgate.cli.names import FeedName
 from headgate.cli.options import ClusterOptions, Format, Watch, connected
 from headgate.cli.output import Output, again, show_object, show_rows, show_value
+from headgate.cli.snapshots import read_snapshot
 from headgate.cli.span_columns import span_columns
-from headgate.eventlog.snapshot import Snapshot, read_snapshot
+from headgate.eventlog.snapshot import Snapshot
 from headgate.views.rows import feed_rows, feed_shown
 
 

@@ -10,8 +10,8 @@ from headgate.cli.lookup import find_feed
 from headgate.cli.names import FeedName
 from headgate.cli.options import ClusterOptions, connected
 from headgate.cli.requests import OutcomeOptions, ask_while_paused, operation, show_settled
+from headgate.cli.snapshots import read_snapshot
 from headgate.config.feed import FeedSpec, SkippedRecord, parse_feed
-from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind, SpanPlan
 from headgate.records.places import Place, PlaceError
 from headgate.sources.skips import with_topic_ids

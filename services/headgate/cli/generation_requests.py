@@ -13,6 +13,7 @@ from headgate.cli.names import complete_change_logs
 from headgate.cli.options import ClusterOptions, connected
 from headgate.cli.output import Output, note, show_value
 from headgate.cli.requests import CLIENT, OutcomeOptions, ask_owner, requester
+from headgate.cli.snapshots import reading_topics
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Log
@@ -59,7 +60,8 @@ def opened(name: str, cluster: ClusterOptions) -> Iterator[tuple[KafkaLog, Gener
         connected(cluster) as (_, log),
         closing(GenerationTail(log, name, CLIENT, reports_of=lambda _writer: True)) as tail,
     ):
-        tail.read_to_end()
+        with reading_topics():
+            tail.read_to_end()
         yield log, tail
 
 

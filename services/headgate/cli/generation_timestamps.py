@@ -15,9 +15,9 @@ from headgate.cli.names import complete_nodes, complete_timestamp_readers, compl
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
 from headgate.cli.output import Output, show_rows, show_value
 from headgate.cli.requests import OutcomeOptions
+from headgate.cli.snapshots import read_snapshot
 from headgate.cli.timestamp_rings import IGNORE_MSB, draw_node, read_ring, ring_of, shown_ring, with_node, without_node
 from headgate.eventlog.clock import wall_ms
-from headgate.eventlog.snapshot import read_snapshot
 from headgate.generation.core.timestamp_records import TimestampRecords, missing_row, removal_of
 from headgate.generation.core.tokens import Sharding, token_of_key
 from headgate.generation.core.topology import Topology, TopologyError

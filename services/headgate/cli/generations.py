@@ -30,9 +30,10 @@ from headgate.cli.names import complete_change_logs, complete_generations, compl
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
 from headgate.cli.output import Output, show_rows
 from headgate.cli.requests import OutcomeOptions
+from headgate.cli.snapshots import read_snapshot
 from headgate.cli.source_topics import positions_of
 from headgate.config.feed import parse_feed
-from headgate.eventlog.snapshot import Snapshot, read_snapshot
+from headgate.eventlog.snapshot import Snapshot
 from headgate.generation.changelog.core.bounds import standings_of
 from headgate.generation.changelog.core.planning import resize
 from headgate.generation.core.ranges import LogStream

@@ -17,11 +17,10 @@ from headgate.cli.names import complete_feed_limits, complete_migrations, comple
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Watch, connected
 from headgate.cli.output import Output, again, note, show_object, show_rows
 from headgate.cli.requests import OutcomeOptions, ask_owner, requester, show_settled
+from headgate.cli.snapshots import deliveries, read_snapshot
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Delivery, Log, Partition
-from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.sharding import shard_of
-from headgate.eventlog.snapshot import read_snapshot
 from headgate.migration.core.requests import ALL
 from headgate.migration.core.spec import (
     CHUNK_ROWS_DEFAULT,
@@ -485,7 +484,7 @@ def _ask(
 
 
 def _history(log: Log) -> list[Delivery]:
-    return [read for read in read_to_end(log, [TOPIC]) if isinstance(read, Delivery)]
+    return deliveries(log, [TOPIC])
 
 
 def _all(log: Log) -> list[tuple[str, MigrationRecorded]]:

@@ -86,11 +86,11 @@ def ask(log: Log, request: OperationRequested, timeout_seconds: float, permit: P
 
 def ask_owner(log: Log, request: Request, timeout_seconds: float, _permit: Permit) -> RequestSettled:
     """Send any service a request, and wait until it is done. Raises RequestError, LogError."""
-    with waiting(_awaited(request)) as on_status:
-        try:
+    try:
+        with waiting(_awaited(request)) as on_status:
             return services.ask(log, request, timeout_seconds, client=CLIENT, on_status=on_status)
-        except RequestError as error:
-            raise with_candidates(log, request, error) from error
+    except RequestError as error:
+        raise with_candidates(log, request, error) from error
 
 
 def _awaited(request: Request) -> str:

@@ -10,6 +10,7 @@ from headgate.cli.changes import Change, Permit, permitted
 from headgate.cli.names import complete_broker_topics, complete_change_log_topics
 from headgate.cli.options import ClusterOptions, Format, OptionGroup, cluster_flags
 from headgate.cli.output import Output, note, show_rows
+from headgate.cli.waiting import waiting
 from headgate.config.rights import Grant, Topics, grants, who_has_rights
 from headgate.config.settings import Settings, load_settings
 from headgate.config.wording import one_of
@@ -113,7 +114,8 @@ def _needed(settings: Settings, who: list[str] | None, options: RightsOptions) -
 
 
 def _granted(settings: Settings, found: list[Grant], options: RightsOptions, _permit: Permit) -> None:
-    create_access_rules(settings, [access_rule(each, options.principal.replace(WHO, each.who)) for each in found])
+    with waiting(f"Kafka at {settings.bootstrap}"):
+        create_access_rules(settings, [access_rule(each, options.principal.replace(WHO, each.who)) for each in found])
 
 
 def _show(found: list[Grant], options: RightsOptions, output: Output) -> None:

@@ -1,15 +1,17 @@
 """``headgate source``: databases whose changes Debezium captures."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from headgate.capture.source import DEFAULT_NAME, read_source
+from headgate.capture.source import DEFAULT_NAME, Capture, read_source
 from headgate.cli.checks import show_findings
 from headgate.cli.connection_names import complete_sources
 from headgate.cli.options import CommandGroup, Format
 from headgate.cli.output import Output
+from headgate.cli.waiting import waiting
 from headgate.databases.address import FORMS, Options, Target
 from headgate.databases.connections import Use, named
 
@@ -59,8 +61,14 @@ def check(
 
     Example: headgate source check postgresql://debezium@db.example/shop --password-file debezium --tables 'public.*'
     """
-    found = read_source(target_at(source, password_file, _OPTIONS, Use.SOURCE), tables or [])
+    found = read_waiting(target_at(source, password_file, _OPTIONS, Use.SOURCE), tables or [])
     show_findings(found.findings(publication=publication, slot=slot), output)
+
+
+def read_waiting(target: Target, patterns: Sequence[str]) -> Capture:
+    """A source or a sink and its tables, as ``read_source``. A terminal shows that it is awaited."""
+    with waiting(f"the {target.options.place} database"):
+        return read_source(target, patterns)
 
 
 def target_at(given: str, password_file: Path | None, options: Options, use: Use) -> Target:

@@ -9,11 +9,11 @@ import msgspec
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.lookup import find_feed, find_table
+from headgate.cli.snapshots import read_snapshot
 from headgate.config.feed import FeedSpec, parse_feed
 from headgate.config.sink_spec import SinkSpec
 from headgate.config.times import NotATimeError, parse_ts, show_ts
 from headgate.eventlog.kafka import KafkaLog
-from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import Positions
 from headgate.records.name_lists import number_of
 from headgate.records.spans import wholes

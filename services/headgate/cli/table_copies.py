@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Permit
 from headgate.cli.requests import CLIENT, ask, operation
+from headgate.cli.snapshots import read_snapshot
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.sharding import shard_of
-from headgate.eventlog.snapshot import Snapshot, read_snapshot
+from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import OperationKind, OperationRequested, RequestSettled, is_unsettled
 from headgate.records.keys import OutcomeKey, RequestKey
 from headgate.records.row_copies import RowCopy, is_by_ranges, shown_row_copy

@@ -15,10 +15,10 @@ from headgate.cli.options import ClusterOptions, CommandGroup, Format, Watch, co
 from headgate.cli.output import Output, again, note, show_rows, show_value
 from headgate.cli.requests import MovesOptions, OutcomeOptions, ask, operation, show_settled
 from headgate.cli.row_copies import copy_rows
+from headgate.cli.snapshots import read_snapshot
 from headgate.cli.span_columns import span_columns
 from headgate.cli.table_copies import cancel_copy, check_is_copied, copy_table
 from headgate.eventlog.clock import wall_ms
-from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import FeedRecorded, OperationKind, OperationRequested
 from headgate.records.keys import FeedKey
 from headgate.records.name_lists import number_of

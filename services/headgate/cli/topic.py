@@ -15,13 +15,14 @@ from headgate.cli.names import complete_feeds
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, cluster_flags, connected, waiting_for_kafka
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.cli.rights import grant, rights
+from headgate.cli.snapshots import read_snapshot
 from headgate.cli.source_topics import SOURCE_COLUMNS, source_rows
 from headgate.cli.topic_delete import delete
 from headgate.cli.topic_register import register_schemas
 from headgate.config.settings import Settings
 from headgate.config.wording import one_of
 from headgate.eventlog.log import Delivery, Garbage, Log, Partition
-from headgate.eventlog.snapshot import all_partitions, read_snapshot
+from headgate.eventlog.snapshot import all_partitions
 from headgate.eventlog.topics import create_topics
 from headgate.records.name_lists import number_of
 from headgate.records.registry import KEY_FORMS

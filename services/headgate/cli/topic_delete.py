@@ -7,8 +7,10 @@ from headgate.app.heartbeats import HEARTBEAT_SECONDS, next_heartbeat
 from headgate.cli.changes import Destruction, Permit, permitted
 from headgate.cli.options import ClusterOptions, Format, connected
 from headgate.cli.output import Output, note, show_value
+from headgate.cli.snapshots import read_snapshot
+from headgate.cli.waiting import waiting
 from headgate.eventlog.kafka import KafkaLog
-from headgate.eventlog.snapshot import Snapshot, all_partitions, read_snapshot
+from headgate.eventlog.snapshot import Snapshot, all_partitions
 from headgate.eventlog.topics import CONTROL_TOPICS, delete_topics, topic_name
 from headgate.migration.core.state import PENDING
 from headgate.records.control import AgentAnnounced, ChangeQuarantined, FeedRecorded, MemberAnnounced
@@ -47,7 +49,8 @@ def delete(*, change: Destruction, output: Format = Output.TABLE, cluster: Clust
 
 
 def _deleted(log: KafkaLog, cluster: str, _permit: Permit) -> None:
-    delete_topics(log.connection, cluster)
+    with waiting("the control topics to be deleted"):
+        delete_topics(log.connection, cluster)
 
 
 def refuse_if_needed(snapshot: Snapshot) -> None:
@@ -79,7 +82,8 @@ def _lease_seconds(snapshot: Snapshot) -> float:
 
 
 def _refuse_if_served(log: KafkaLog, cluster: str, seconds: float) -> None:
-    heard = next_heartbeat(log.connection, cluster, seconds)
+    with waiting(f"heartbeats of services, for {seconds:g} s"):
+        heard = next_heartbeat(log.connection, cluster, seconds)
     if heard is not None:
         raise CommandError(
             ExitCode.REQUEST_REFUSED,

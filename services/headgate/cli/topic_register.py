@@ -12,6 +12,7 @@ from headgate.cli.changes import Change, Permit, agreed
 from headgate.cli.connection_names import complete_registries
 from headgate.cli.options import Format
 from headgate.cli.output import Output, note, show_rows
+from headgate.cli.waiting import waiting
 
 if TYPE_CHECKING:
     from headgate.app.schema_registration import Registered
@@ -39,7 +40,8 @@ def register_schemas(*, registry: Registry, change: Change, output: Format = Out
     from headgate.app.schema_registration import Standing, standings  # noqa: PLC0415 - see above
 
     spec = _spec(registry)
-    found = standings(spec)
+    with waiting(f"the schema registry at {spec.url}"):
+        found = standings(spec)
     missing = sum(each.standing is not Standing.REGISTERED for each in found)
     permit = agreed(change, f"register {missing} schemas at {spec.url}")
     if permit is not None:
@@ -56,7 +58,8 @@ def register_schemas(*, registry: Registry, change: Change, output: Format = Out
 def _register(spec: "RegistrySpec", found: "list[Registered]", _permit: Permit) -> "list[Registered]":
     from headgate.app.schema_registration import add_schemas  # noqa: PLC0415 - see above
 
-    return list(add_schemas(spec, found))
+    with waiting(f"the schema registry at {spec.url}"):
+        return list(add_schemas(spec, found))
 
 
 def _spec(registry: str) -> "RegistrySpec":

@@ -16,6 +16,7 @@ from headgate.cli.lookup import find_feed, not_found
 from headgate.cli.names import FeedName, complete_tables
 from headgate.cli.options import ClusterOptions, Format, connected
 from headgate.cli.output import Output, note, show_rows, show_value
+from headgate.cli.snapshots import read_snapshot
 from headgate.cli.verify_feed import FeedSource, TableFeed
 from headgate.cli.verify_progress import compared_rows
 from headgate.cli.verify_repair import Repairs
@@ -23,7 +24,6 @@ from headgate.config.feed import FeedSpec, parse_feed
 from headgate.databases.address import Options, Target
 from headgate.databases.connections import Use, named
 from headgate.eventlog.kafka import KafkaLog
-from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import SpanPlan
 from headgate.records.name_lists import number_of, shown_names
 from headgate.records.spans import wholes

@@ -9,9 +9,10 @@ from headgate.cli.lookup import not_found
 from headgate.cli.names import complete_feeds_and_migrations
 from headgate.cli.options import ClusterOptions, Format, Watch, connected
 from headgate.cli.output import Output, again, note, show_value
+from headgate.cli.snapshots import read_snapshot
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS
-from headgate.eventlog.snapshot import Snapshot, all_partitions, read_snapshot
+from headgate.eventlog.snapshot import Snapshot, all_partitions
 from headgate.records.keys import FeedKey
 from headgate.records.migration_standing import PENDING
 

@@ -13,6 +13,7 @@ import msgspec
 from headgate.cli.ages import age
 from headgate.cli.lookup import find_feed
 from headgate.cli.output import Output, note, show_rows
+from headgate.cli.snapshots import reading_topics
 from headgate.cli.why_feed import explained_feed
 from headgate.config.feed import parse_feed
 from headgate.coordinator.core.feeds.explain import Explanation, Reason
@@ -47,8 +48,9 @@ table that makes no progress is seen by the second time (sources/unapplied.py)."
 
 def read_migrations(log: KafkaLog, snapshot: Snapshot) -> dict[str, MigrationRecorded]:
     """The migrations, and all that is on their topic in ``snapshot``. Raises LogError."""
-    for delivery in read_to_end(log, MIGRATIONS):
-        snapshot.take(delivery)
+    with reading_topics():
+        for delivery in read_to_end(log, MIGRATIONS):
+            snapshot.take(delivery)
     return {key.migration: record for key, record in snapshot.each(MigrationKey, MigrationRecorded)}
 
 

@@ -3,6 +3,7 @@
 import ast
 import sys
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -56,3 +57,51 @@ def test_each_command_that_asks_an_owner_shows_that_it_waits() -> None:
             if isinstance(node, ast.ImportFrom) and node.module in ("headgate.runtime.requests", "headgate.runtime"):
                 sent = {each.name for each in node.names} & {"ask", "ask_all", "requests"}
                 assert not sent, f"{path.name}: send requests by headgate.cli.requests, which shows that it waits"
+
+
+SLOW: Final = {
+    "read_source": "cli/source.py",
+    "kafka_findings": "the brokers",
+    "read_target_tables": "two databases",
+    "standings": "a schema registry",
+    "add_schemas": "a schema registry",
+    "create_access_rules": "the brokers",
+    "next_heartbeat": "a lease",
+    "delete_topics": "the brokers",
+    "resolve": "a sink's database",
+    "run": "the database of a migration",
+    "create_topics": "the brokers",
+    "read_to_end": "the control topics",
+}
+"""What takes longer than a second where a server is slow or far away, and who answers."""
+
+NOT_SLOW: Final = {("topic.py", "create_topics")}
+"""Their caller shows it."""
+
+
+def test_whatever_waits_for_a_server_shows_a_spinner() -> None:
+    folder = Path(cli.__file__).parent
+    found, bare = set(), []
+    for path in sorted(folder.glob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        shown = {id(node) for block in ast.walk(tree) if is_shown(block) for node in ast.walk(block)}
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call):
+                continue
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in SLOW and (path.name, name) not in NOT_SLOW:
+                found.add(name)
+                bare += [] if id(node) in shown else [f"{path.name}:{node.lineno} {name}"]
+            if name == "read_snapshot" and path.name not in ("names.py", "snapshots.py"):
+                bare += [] if "headgate.cli.snapshots import" in path.read_text(encoding="utf-8") else [path.name]
+    assert bare == []
+    assert found == set(SLOW), "what is not called any more is removed from the list"
+
+
+def is_shown(block: ast.AST) -> bool:
+    """Whether it is a ``with waiting(…)``, or with what is made of that."""
+    if not isinstance(block, ast.With):
+        return False
+    calls = [item.context_expr for item in block.items]
+    names = {call.func.id for call in calls if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)}
+    return bool(names & {"waiting", "waiting_for_kafka", "reading_topics"})

@@ -39,8 +39,9 @@ def missing_slot(captured: Capture, slot: str, folder: Path, feed: str) -> str:
         return ""
     return (
         f"replication slot {slot} does not exist in database {captured.facts.database} of the source, and the "
-        "connector continues from a position that only this slot had. It was dropped, or the server was replaced, and changes "
-        "since then are not available. Start again from nothing: run the command with --remove, and then without it. "
+        "connector continues from a position that only this slot had. It was dropped, or the server was replaced, and "
+        "changes since then are not available. Start again from nothing: run the command with --remove, and then "
+        "without it. "
         f"Or keep the feed: type rm {quote(str(folder / _OFFSETS_FILE))} and run the command again, so that the "
         "connector creates the slot and sends all rows. Then type headgate table resync "
         f"{feed} TABLE for each table, which also removes rows that were deleted until then"
