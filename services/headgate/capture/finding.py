@@ -15,6 +15,8 @@ class State(StrEnum):
     OK = "ok"
     WARNING = "warning"
     """It works, but not for everything."""
+    PENDING = "pending"
+    """It is done by itself when it is needed; the fix does it now."""
     WRONG = "wrong"
 
 
@@ -46,5 +48,5 @@ KEYLESS: Final = "Add a primary key, or set keyless: append for it in the feed, 
 
 
 def is_wrong(findings: Iterable[Finding]) -> bool:
-    """Whether any check failed. Warnings do not count."""
+    """Whether any check failed. Warnings and what is pending do not count."""
     return any(finding.state is State.WRONG for finding in findings)

@@ -32,6 +32,8 @@ def list_agents(
 
     An agent's own clock stamps its heartbeat, and this machine's clock gives its age. So the age is wrong by as much as
     the two clocks differ.
+
+    Example: headgate agent list --dead
     """
     columns = ("agent", "session", "state", "tables", "capacity", "heartbeat", "version", "address")
     with connected(cluster) as (_, log):

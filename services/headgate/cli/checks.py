@@ -12,8 +12,9 @@ from headgate.app.exit_codes import ExitCode
 from headgate.capture.finding import Finding, FixIn, State, is_wrong
 from headgate.cli.output import Output, note, show_value
 from headgate.cli.rendering import console, wrapped
+from headgate.records.name_lists import number_of
 
-_STYLES: Final = {State.OK: "green", State.WARNING: "yellow", State.WRONG: "bold red"}
+_STYLES: Final = {State.OK: "green", State.WARNING: "yellow", State.PENDING: "cyan", State.WRONG: "bold red"}
 _INDENT: Final = " " * 9
 """Wider than the longest state and a blank, so that a fix is indented below its finding."""
 
@@ -22,11 +23,14 @@ def show_findings(findings: Sequence[Finding], output: Output) -> None:
     """Show them, and end with CHECK_FAILED if one of them is wrong. Raises typer.Exit."""
     wrong = sum(finding.state is State.WRONG for finding in findings)
     warnings = sum(finding.state is State.WARNING for finding in findings)
+    pending = sum(finding.state is State.PENDING for finding in findings)
     if output is Output.TABLE:
         out = console()
         for finding in findings:
             out.print(_lines(finding, out))
-        note(f"{len(findings)} checks, {wrong} wrong, {warnings} {'warning' if warnings == 1 else 'warnings'}")
+        later = f", {pending} pending" if pending else ""
+        checks, counted = number_of(len(findings), "check"), number_of(warnings, "warning")
+        note(f"{checks}, {wrong} wrong, {counted}{later}")
     else:
         show_value(output, {"wrong": wrong, "warnings": warnings, "checks": msgspec.to_builtins(list(findings))})
     if is_wrong(findings):

@@ -24,6 +24,8 @@ def list_owners(*, output: Format = Output.TABLE, cluster: ClusterOptions) -> No
     """List shards with their owners and standbys.
 
     An owner's own clock stamps its announcement, and this machine's clock gives its age.
+
+    Example: headgate coordinator list
     """
     with connected(cluster) as (_, log):
         snapshot = read_snapshot(log, [ANNOUNCE])
@@ -51,6 +53,8 @@ def resign(
     """Hand over shards: another coordinator takes over at once, and tables continue.
 
     The process stays, as a standby. Without another standby it takes over again after a lease.
+
+    Example: headgate coordinator resign --shard 3
     """
     with connected(cluster) as (_, log):
         if shard is not None and shard >= log.shards:

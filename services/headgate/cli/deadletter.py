@@ -74,7 +74,7 @@ def list_letters(
 
     A change that was set aside twice is listed once.
 
-    Example: headgate deadletter list --feed shop
+    Example: headgate deadletter list shop
     """
     with connected(cluster) as (_, log):
         letters = read_letters(log, feed)

@@ -146,7 +146,10 @@ def rebalance(
     outcome: MovesOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Spread each feed's tables evenly over the agents, with the fewest moves."""
+    """Spread each feed's tables evenly over the agents, with the fewest moves.
+
+    Example: headgate feed rebalance shop
+    """
     with connected(cluster) as (_, log):
         if feed is not None:
             return _change(log, OperationKind.REBALANCE_FEED, feed, change, outcome=outcome)

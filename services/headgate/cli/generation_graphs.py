@@ -52,6 +52,8 @@ def graph(
     """Draw the ring of every generation that is not retired.
 
     `headgate generation lineage -o json` has the same for programs.
+
+    Example: headgate generation graph orders --svg orders.svg
     """
     with opened(name, cluster) as (_, tail):
         record = record_of(tail, name)

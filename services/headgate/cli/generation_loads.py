@@ -77,7 +77,10 @@ def rebalance(
 
 @autoscale.command("show")
 def show_autoscaling(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """Show whether autoscaling is on, off or suspended, and its limits."""
+    """Show whether autoscaling is on, off or suspended, and its limits.
+
+    Example: headgate generation autoscale show orders
+    """
     with opened(name, cluster) as (_, tail):
         record_of(tail, name)
         _show_autoscaling(tail, name, output)
@@ -130,7 +133,10 @@ def disable(
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Disable autoscaling."""
+    """Disable autoscaling.
+
+    Example: headgate generation autoscale disable orders
+    """
     with opened(name, cluster) as (log, tail):
         record_of(tail, name)
         permit = permitted(change, f"disable autoscaling of {name}", outcome.output, {"set": name})

@@ -89,6 +89,8 @@ def list_timestamps(
     """List timestamp sets, or the generations of one.
 
     A generation is listed until it is removed, with the time in which it operates and what holds its removal back.
+
+    Example: headgate generation timestamps list
     """
     if name is None:
         _list_sets(output, cluster)
@@ -124,7 +126,10 @@ def show(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Show a generation's streams, range by range and shard by shard."""
+    """Show a generation's streams, range by range and shard by shard.
+
+    Example: headgate generation timestamps show orders
+    """
     with opened(name, cluster) as (_, tail):
         topology = _topology(tail, name, _generation(tail, name, generation))
     rows = [
@@ -143,7 +148,10 @@ def show_ring(
     output: Format = Output.YAML,
     cluster: ClusterOptions,
 ) -> None:
-    """Print a generation's ring, in the format of --ring."""
+    """Print a generation's ring, in the format of --ring.
+
+    Example: headgate generation timestamps ring orders
+    """
     with opened(name, cluster) as (_, tail):
         found = ring_at(tail, name, _generation(tail, name, generation).timestamp_ms)
     show_value(Output.YAML if output is Output.TABLE else output, shown_ring(found))
@@ -272,6 +280,8 @@ def repair(
 
     With --ring, the latest generation is compared with a ring as well, and a new one begins if it differs. Requests at
     the same time make one generation.
+
+    Example: headgate generation timestamps repair orders
     """
     with opened(name, cluster) as (log, tail):
         record, present = _latest(tail, name)
@@ -294,6 +304,8 @@ def gc(
     """Remove the generations that are no longer needed.
 
     The owner also does it by itself after a while.
+
+    Example: headgate generation timestamps gc orders --dry-run
     """
     with opened(name, cluster) as (log, tail):
         record = record_of(tail, name)
@@ -311,7 +323,10 @@ app.add_typer(reader, name="reader")
 
 @reader.command("list")
 def list_readers(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """List the readers of a timestamp set and their positions."""
+    """List the readers of a timestamp set and their positions.
+
+    Example: headgate generation timestamps reader list orders
+    """
     with opened(name, cluster) as (_, tail):
         record_of(tail, name)
         found = tail.state.timestamps.readers.get(name, {})
@@ -338,6 +353,8 @@ def delete_set_reader(
     """Delete a reader, so that it no longer holds back the removal of generations.
 
     If it comes back, generations that it has not read may have been removed.
+
+    Example: headgate generation timestamps reader delete orders billing --dry-run
     """
     with opened(name, cluster) as (_, tail):
         record_of(tail, name)

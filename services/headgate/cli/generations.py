@@ -85,6 +85,8 @@ def list_readers(name: SetName, *, output: Format = Output.TABLE, cluster: Clust
     """List the readers of a change log and their positions.
 
     For a feed, the list names the streams that it has yet to read.
+
+    Example: headgate generation reader list orders
     """
     with opened(name, cluster) as (log, tail):
         record_of(tail, name)
@@ -270,7 +272,10 @@ def lookup(
 
 @app.command()
 def lineage(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """Show every known stream with its parents and its children."""
+    """Show every known stream with its parents and its children.
+
+    Example: headgate generation lineage orders
+    """
     with opened(name, cluster) as (_, tail):
         streams: dict[StreamId, LogStream] = {}
         for each in record_of(tail, name).generations:
@@ -310,7 +315,10 @@ def abort(
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Abort a switch that is prepared and not committed."""
+    """Abort a switch that is prepared and not committed.
+
+    Example: headgate generation abort orders
+    """
     with opened(name, cluster) as (log, tail):
         record_of(tail, name)
         request = request_of(GenerationRequestKind.ABORT)
@@ -325,7 +333,10 @@ def repair(
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Check the topic and every generation, show why a switch does not proceed, and resume it."""
+    """Check the topic and every generation, show why a switch does not proceed, and resume it.
+
+    Example: headgate generation repair orders
+    """
     with opened(name, cluster) as (log, tail):
         record_of(tail, name)
         settle(log, name, request_of(GenerationRequestKind.REPAIR), f"repair {name}", change, outcome=outcome)
@@ -339,7 +350,10 @@ def gc(
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Retire the generations that every reader has left."""
+    """Retire the generations that every reader has left.
+
+    Example: headgate generation gc orders --dry-run
+    """
     with opened(name, cluster) as (log, tail):
         drained = [str(each.epoch) for each in record_of(tail, name).generations if each.phase.value == "drained"]
         what = f"retire the generations of {name} that every reader has left ({', '.join(drained) or 'none'})"
@@ -361,6 +375,8 @@ def delete_log_reader(
     """Delete a reader, so that it no longer holds back the retirement of streams.
 
     If it comes back, streams that it has not read may have been retired.
+
+    Example: headgate generation reader delete orders billing --dry-run
     """
     with opened(name, cluster) as (_, tail):
         record_of(tail, name)

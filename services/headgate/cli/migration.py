@@ -164,7 +164,7 @@ def submit(
             allow_concurrent=turn.allow_concurrent,
             postpone_launch=turn.postpone_launch,
             postpone_completion=turn.postpone_completion,
-            keep_way_back=turn.keep_way_back,
+            keep_way_back=turn.keep_revertible or turn.keep_way_back,
             force_cutover_after_seconds=turn.force_cutover_after,
             in_order_completion=in_order_completion,
             singleton=singleton,
@@ -277,6 +277,8 @@ def logs(migration: Id, *, output: Format = Output.TABLE, cluster: ClusterOption
     """Show the records of a migration, and the last lines of its program's output.
 
     Compaction leaves the newest record.
+
+    Example: headgate migration logs m1
     """
     columns = ("offset", "state", "stage", "rows_copied", "message")
     with connected(cluster) as (_, log):
@@ -333,13 +335,19 @@ def cancel(migration: Id, *, change: Change, outcome: OutcomeOptions, cluster: C
 
 @app.command()
 def retry(migration: Id, *, change: Change, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
-    """Queue a failed or cancelled migration again."""
+    """Queue a failed or cancelled migration again.
+
+    Example: headgate migration retry m1
+    """
     _change(cluster, MigrationRequestKind.RETRY, migration, change, outcome)
 
 
 @app.command()
 def launch(migration: Id, *, change: Change, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
-    """Start a migration that was submitted with --postpone-launch."""
+    """Start a migration that was submitted with --postpone-launch.
+
+    Example: headgate migration launch m1
+    """
     _change(cluster, MigrationRequestKind.LAUNCH, migration, change, outcome)
 
 
@@ -354,13 +362,19 @@ def complete(migration: Id, *, change: Change, outcome: OutcomeOptions, cluster:
 
 @app.command()
 def force_cutover(migration: Id, *, change: Destruction, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
-    """Cut over now, and end the sessions that hold the table."""
+    """Cut over now, and end the sessions that hold the table.
+
+    Example: headgate migration force-cutover m1 --dry-run
+    """
     _change(cluster, MigrationRequestKind.FORCE_CUTOVER, migration, change, outcome)
 
 
 @app.command()
 def cleanup(migration: Id, *, change: Destruction, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
-    """Drop the tables that an ended migration has left. It cannot be reverted then."""
+    """Drop the tables that an ended migration has left. It cannot be reverted then.
+
+    Example: headgate migration cleanup m1 --dry-run
+    """
     _change(cluster, MigrationRequestKind.CLEANUP, migration, change, outcome)
 
 
@@ -369,6 +383,8 @@ def approve(migration: OneId, *, change: Destruction, outcome: OutcomeOptions, c
     """Approve a migration that another user has submitted.
 
     Connections with `approval: required` queue a migration only then. Read it with `headgate migration show` first.
+
+    Example: headgate migration approve m1
     """
     _change(cluster, MigrationRequestKind.APPROVE, migration, change, outcome)
 
@@ -427,7 +443,7 @@ def revert(
                 allow_concurrent=turn.allow_concurrent,
                 postpone_launch=turn.postpone_launch,
                 postpone_completion=turn.postpone_completion,
-                keep_way_back=turn.keep_way_back,
+                keep_way_back=turn.keep_revertible or turn.keep_way_back,
                 force_cutover_after_seconds=turn.force_cutover_after,
                 retain_artifacts_seconds=_or(retain_artifacts, before.retain_artifacts_seconds),
                 cutover_threshold_seconds=_or(cutover_threshold, before.cutover_threshold_seconds),

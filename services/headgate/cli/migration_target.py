@@ -7,9 +7,17 @@ import typer
 from headgate.cli.connection_names import complete_databases, complete_registries
 from headgate.cli.names import complete_topics_of_feeds
 from headgate.cli.options import OptionGroup
+from headgate.cli.output import note
 
 StrategyName = Literal["online", "pt-osc", "gh-ost", "direct"]
 """``OFFERED``, as a type. Records have others, of earlier versions."""
+
+
+def _renamed(given: bool) -> bool:
+    """Tell the user of an option's former name. It still works."""
+    if given:
+        note("warning: --keep-way-back is called --keep-revertible now. The former name will be removed")
+    return given
 
 
 class TargetOptions(OptionGroup, frozen=True):
@@ -70,10 +78,16 @@ class TurnOptions(OptionGroup, frozen=True):
     postpone_completion: Annotated[
         bool, typer.Option("--postpone-completion", help="cut over only after `headgate migration complete`")
     ] = False
+    keep_revertible: Annotated[
+        bool,
+        typer.Option(
+            "--keep-revertible", help="keep the old table up to date after the cut-over, so that a revert is immediate"
+        ),
+    ] = False
     keep_way_back: Annotated[
         bool,
         typer.Option(
-            "--keep-way-back", help="keep the old table up to date after the cut-over, so that a revert is immediate"
+            "--keep-way-back", hidden=True, callback=_renamed, help="deprecated: the former name of --keep-revertible"
         ),
     ] = False
     force_cutover_after: Annotated[

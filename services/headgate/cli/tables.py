@@ -46,7 +46,10 @@ def list_tables(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """List tables and their parts, with state, agent, epoch, offsets and lag."""
+    """List tables and their parts, with state, agent, epoch, offsets and lag.
+
+    Example: headgate table list shop
+    """
     with connected(cluster) as (_, log):
 
         def show_now() -> None:
@@ -346,7 +349,10 @@ def merge(
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Merge the parts of a split table on one agent. Done when it replicates as one."""
+    """Merge the parts of a split table on one agent. Done when it replicates as one.
+
+    Example: headgate table merge shop public.orders
+    """
     request = operation(OperationKind.MERGE_TABLE, feed, table=table)
     what = f"merge the parts of table {table} of feed {feed}"
     _ask_about(request, what, change, facts={"parts": 1}, outcome=outcome, cluster=cluster)

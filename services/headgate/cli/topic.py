@@ -74,7 +74,10 @@ def list_topics(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """List the control topics, or the source topics of a feed."""
+    """List the control topics, or the source topics of a feed.
+
+    Example: headgate topic list --feed shop
+    """
     with connected(cluster) as (settings, log):
         if feed is not None:
             show_rows(SOURCE_COLUMNS, source_rows(log, read_snapshot(log), feed), output)
@@ -106,6 +109,8 @@ def show(
     """Show the current record of every key, decoded.
 
     Records that cannot be understood are shown as garbage, the newest 1 000 of them. The others are counted.
+
+    Example: headgate topic show announce
     """
     topics = _topics(topic)
     with connected(cluster) as (_, log):
@@ -137,6 +142,8 @@ def tail(
     """Print records as they are committed, until Ctrl-C.
 
     Each record is one line; with -o json each line is one object.
+
+    Example: headgate topic tail dispatch --from-beginning
     """
     topics = _topics(topic)
     deadline = time.monotonic() + seconds if seconds is not None else None

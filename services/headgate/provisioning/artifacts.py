@@ -131,6 +131,12 @@ def problem_of(name: ArtifactSet) -> str | None:
     return _problem(folder, pins) if folder.is_dir() else f"{folder} does not exist: the jars were not fetched yet"
 
 
+def is_fetched(name: ArtifactSet) -> bool:
+    """Whether the set is in the cache, complete or not. Raises EmbeddedError."""
+    pins = {Coordinate.parse(text): digest for text, digest in sorted(_read_pins()[name].items())}
+    return _folder(name, pins).is_dir()
+
+
 def plugin_path(name: ArtifactSet, progress: Progress = lambda _name, _done, _all: None) -> Path:
     """A set as an entry of Connect's ``plugin.path``: a folder with one plugin's folder in it."""
     return ensure(name, progress)[0].parent.parent

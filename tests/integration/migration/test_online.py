@@ -110,7 +110,7 @@ def test_what_cannot_be_followed_is_refused_and_nothing_is_touched(cluster: Kafk
     refusals = [
         (("ADD COLUMN c int",), {"topic": "nothing"}, "does not exist"),
         (("ADD UNIQUE (v)",), {}, "rows that are equal in (v)"),
-        (("DROP COLUMN v", "--keep-way-back"), {}, "NOT NULL without a default"),
+        (("DROP COLUMN v", "--keep-revertible"), {}, "NOT NULL without a default"),
     ]
     if isinstance(shop, PostgresShop):
         refusals.append((("ADD COLUMN c int",), {"table": "elsewhere"}, "in no publication"))

@@ -70,7 +70,7 @@ def test_a_change_whose_way_back_is_kept_is_reverted_and_that_reverted_again(
     serve("agent", "agent", "--name", "a")
     serve("owner", "migration")
     before = shop.columns()
-    changed(shop, "m1", shop.CHANGE, "--keep-way-back")
+    changed(shop, "m1", shop.CHANGE, "--keep-revertible")
     after = shop.columns()
     assert after != before
     assert way_back("m1")["state"] == "kept"
@@ -167,7 +167,7 @@ def test_a_way_back_that_stands_still_says_why_goes_on_and_ends_with_the_next_ch
     serve("coordinator", "coordinator")
     serve("agent", "agent", "--name", "a")
     serve("owner", "migration")
-    changed(shop, "m1", shop.BROADER, "--keep-way-back")
+    changed(shop, "m1", shop.BROADER, "--keep-revertible")
     before, feed = shop.tables(), way_back("m1")["feed"]
     wide = 5_000_000_000
     shop.run(f"UPDATE items SET v = {wide} WHERE id = 1")
@@ -215,7 +215,7 @@ def test_a_value_with_more_digits_than_the_old_form_keeps_is_not_rounded_on_its_
     serve("coordinator", "coordinator")
     serve("agent", "agent", "--name", "a")
     serve("owner", "migration")
-    changed(shop, "m1", shop.MORE_DIGITS, "--keep-way-back")
+    changed(shop, "m1", shop.MORE_DIGITS, "--keep-revertible")
     shop.run("UPDATE items SET price = 1.2345 WHERE id = 7")
     eventually(lambda: way_back("m1")["state"] == "stands still", "its digits do not fit", ENDED_SECONDS)
     why = way_back("m1")["why"]

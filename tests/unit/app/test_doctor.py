@@ -8,7 +8,7 @@ import pytest
 from headgate.app.doctor import machine
 from headgate.app.doctor.kafka import judged_clock, lacking
 from headgate.app.doctor.machine import machine_findings
-from headgate.capture.finding import Finding, FixIn, State
+from headgate.capture.finding import Finding, FixIn, State, is_wrong
 from headgate.config.rights import grants
 from headgate.config.settings import Settings, load_settings
 from headgate.provisioning.errors import NoJavaError
@@ -26,8 +26,15 @@ def found(settings: Settings, check: str) -> Finding:
 
 def test_jars_that_were_not_fetched(settings: Settings) -> None:
     jars = found(settings, "Spark jars")
-    assert (jars.state, jars.fix, jars.fix_in) == (State.WRONG, ("headgate jars fetch",), FixIn.SHELL)
-    assert "not fetched yet" in jars.says
+    assert (jars.state, jars.fix, jars.fix_in) == (State.PENDING, ("headgate jars fetch",), FixIn.SHELL)
+    assert "not fetched yet. The first start of an agent fetches them" in jars.says
+    assert not is_wrong([jars])
+
+
+def test_jars_that_are_incomplete_are_wrong(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "problem_of", lambda _name: "one.jar is missing")
+    monkeypatch.setattr(machine, "is_fetched", lambda _name: True)
+    assert found(settings, "Spark jars").state is State.WRONG
 
 
 def test_jars_of_a_folder_that_has_none(settings: Settings, tmp_path: Path) -> None:

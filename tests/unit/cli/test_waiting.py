@@ -70,13 +70,9 @@ SLOW: Final = {
     "delete_topics": "the brokers",
     "resolve": "a sink's database",
     "run": "the database of a migration",
-    "create_topics": "the brokers",
     "read_to_end": "the control topics",
 }
 """What takes longer than a second where a server is slow or far away, and who answers."""
-
-NOT_SLOW: Final = {("topic.py", "create_topics")}
-"""Their caller shows it."""
 
 
 def test_whatever_waits_for_a_server_shows_a_spinner() -> None:
@@ -89,7 +85,7 @@ def test_whatever_waits_for_a_server_shows_a_spinner() -> None:
             if not isinstance(node, ast.Call):
                 continue
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name in SLOW and (path.name, name) not in NOT_SLOW:
+            if name in SLOW:
                 found.add(name)
                 bare += [] if id(node) in shown else [f"{path.name}:{node.lineno} {name}"]
             if name == "read_snapshot" and path.name not in ("names.py", "snapshots.py"):

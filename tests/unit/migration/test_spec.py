@@ -60,8 +60,8 @@ def test_what_is_accepted(fields: dict[str, Any]) -> None:
         ({"prefer_instant": True, "strategy": DIRECT}, "--prefer-instant is for online"),
         ({"topic": "t", "strategy": DIRECT}, "--topic is for online"),
         ({"registry": REGISTRY}, "name the topic with --topic"),
-        ({"keep_way_back": True, "strategy": DIRECT}, "--keep-way-back is for strategy online"),
-        ({"keep_way_back": True, "prefer_instant": True}, "--keep-way-back is for strategy online"),
+        ({"keep_way_back": True, "strategy": DIRECT}, "--keep-revertible is for strategy online"),
+        ({"keep_way_back": True, "prefer_instant": True}, "--keep-revertible is for strategy online"),
     ],
 )
 def test_a_refusal_names_the_option(fields: dict[str, Any], why: str) -> None:

@@ -93,7 +93,7 @@ def test_a_change_of_the_primary_key_is_not_reverted_and_says_so_from_the_beginn
     forth = planned(table(ID, OTHER), after, shadow=SHADOW)
     why = "replaced the primary key that the events have: submit the opposite change"
     assert why in _why_not_back(forth, spec()), "the submission's message"
-    with pytest.raises(RefusedError, match=f"{why}. Without --keep-way-back it is done all the same"):
+    with pytest.raises(RefusedError, match=f"{why}. Without --keep-revertible it is done all the same"):
         _why_not_back(forth, spec(keep_way_back=True))
     with pytest.raises(RefusedError, match=f"{why}. If it may be final, confirm it with --yes"):
         _why_not_back(forth, spec(must_be_revertible=True))

@@ -12,7 +12,7 @@ from headgate.app.extras import has_faust
 from headgate.app.spark_jars import chosen_jars
 from headgate.capture.finding import Finding, FixIn, State
 from headgate.config.settings import Settings, SettingsError
-from headgate.provisioning.artifacts import ArtifactSet, problem_of
+from headgate.provisioning.artifacts import ArtifactSet, is_fetched, problem_of
 from headgate.provisioning.cache import cache_folder
 from headgate.provisioning.errors import EmbeddedError, NoJavaError
 from headgate.provisioning.java import find_java
@@ -86,6 +86,15 @@ def _jars(settings: Settings) -> Finding:
         return Finding("Spark jars", State.WRONG, str(error), then="Set HEADGATE_CACHE to a folder that can be written")
     if problem is None:
         return Finding("Spark jars", State.OK, f"in {cache_folder()}")
+    if not is_fetched(_JARS):
+        return Finding(
+            "Spark jars",
+            State.PENDING,
+            f"{problem}. The first start of an agent fetches them, from the internet",
+            fix=(_FETCH,),
+            fix_in=FixIn.SHELL,
+            then="Do this before, if agents have no internet access or must start at once",
+        )
     return Finding("Spark jars", State.WRONG, problem, fix=(_FETCH,), fix_in=FixIn.SHELL)
 
 

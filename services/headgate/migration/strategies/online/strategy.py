@@ -340,7 +340,7 @@ def _why_not_back(plan: LanePlan, spec: MigrationSpec) -> str:
         plan_back(plan, plan.plan.after)
     except RefusedError as error:
         if spec.keep_way_back:
-            raise RefusedError(f"{error}. Without --keep-way-back it is done all the same") from error
+            raise RefusedError(f"{error}. Without --keep-revertible it is done all the same") from error
         if spec.must_be_revertible:
             raise RefusedError(f"{error}. If it may be final, confirm it with --yes") from error
         return str(error)
