@@ -14,7 +14,7 @@ StrategyName = Literal["online", "pt-osc", "gh-ost", "direct"]
 
 
 def _renamed(given: bool) -> bool:
-    """Tell the user of an option's former name. It still works."""
+    """Warn about an option's former name, which still works."""
     if given:
         note("warning: --keep-way-back is called --keep-revertible now. The former name will be removed")
     return given

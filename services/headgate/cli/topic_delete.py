@@ -1,6 +1,7 @@
 """``headgate topic delete``: the end of a cluster."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.app.heartbeats import HEARTBEAT_SECONDS, next_heartbeat
@@ -9,6 +10,7 @@ from headgate.cli.options import ClusterOptions, Format, connected
 from headgate.cli.output import Output, note, show_value
 from headgate.cli.snapshots import read_snapshot
 from headgate.cli.waiting import waiting
+from headgate.eventlog.consumer_groups import delete_groups, groups_of_cluster
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.snapshot import Snapshot, all_partitions
 from headgate.eventlog.topics import CONTROL_TOPICS, delete_topics, topic_name
@@ -22,10 +24,11 @@ from headgate.records.registry import KEY_FORMS
 
 
 def delete(*, change: Destruction, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """Delete the control topics, and with them all that Headgate knows.
+    """Delete the control topics and the consumer groups of a cluster, and with them all that Headgate knows.
 
-    Refused while there are feeds, change logs or pending schema changes, and while a service runs. Target tables keep
-    their rows. What stays behind is named: the schema `headgate` of each sink.
+    Refused while there are feeds, change logs or pending schema changes, and while a service runs. Their commands
+    delete the positions in sinks and the topics of change logs. Target tables keep their rows. What stays behind is
+    named, with what removes it.
 
     Example: headgate topic delete --dry-run
     """
@@ -34,23 +37,41 @@ def delete(*, change: Destruction, output: Format = Output.TABLE, cluster: Clust
         refuse_if_needed(snapshot)
         _refuse_if_served(log, settings.cluster, _lease_seconds(snapshot))
         topics = [topic_name(settings.cluster, topic.name) for topic in CONTROL_TOPICS]
+        groups = _groups(log, settings.cluster)
         letters = sum(1 for _ in snapshot.each(DeadLetterKey, ChangeQuarantined))
-        facts = {"topics": topics, "deadletters": letters}
+        facts = {"topics": topics, "groups": groups, "deadletters": letters}
         lost = f" with {number_of(letters, 'dead letter')}" if letters else ""
-        permit = permitted(change, f"delete the control topics {settings.prefix}…{lost}", output, facts)
+        also = f" and {number_of(len(groups), 'consumer group')}" if groups else ""
+        permit = permitted(change, f"delete the control topics {settings.prefix}…{lost}{also}", output, facts)
         if permit is None:
             return
-        _deleted(log, settings.cluster, permit)
+        kept = _deleted(log, settings.cluster, groups, permit)
     if output is Output.TABLE:
-        note(f"the {len(topics)} control topics {settings.prefix}… are deleted")
-        note("at each sink the schema or database `headgate` is left: DROP it when no other cluster writes there")
+        note(f"the {len(topics)} control topics {settings.prefix}…{also} are deleted")
+        for line in [*kept, _LEFT]:
+            note(line)
     else:
-        show_value(output, {**facts, "status": "done"})
+        show_value(output, {**facts, "status": "done", "left": kept})
 
 
-def _deleted(log: KafkaLog, cluster: str, _permit: Permit) -> None:
+_LEFT: Final = """\
+This is left, because Headgate does not know any more where it is (docs/howto/remove.md):
+  at each sink, and where schemas were changed: DROP SCHEMA headgate CASCADE (MariaDB, MySQL: DROP DATABASE headgate),
+  and in the cluster of a Kafka sink the topic headgate-sink-progress, once no other cluster writes there
+  at each source: the connector, its publication and its replication slot, which retains WAL
+  in Kafka: the rights (ACLs) of Headgate's users"""
+
+
+def _groups(log: KafkaLog, cluster: str) -> list[str]:
+    with waiting("Kafka to list consumer groups"):
+        return groups_of_cluster(log.connection, cluster)
+
+
+def _deleted(log: KafkaLog, cluster: str, groups: Sequence[str], _permit: Permit) -> list[str]:
+    """Delete both. Returns why some groups are left."""
     with waiting("the control topics to be deleted"):
         delete_topics(log.connection, cluster)
+        return delete_groups(log.connection, groups)
 
 
 def refuse_if_needed(snapshot: Snapshot) -> None:

@@ -42,7 +42,7 @@ OF_THE_NETWORK: Final = (
         "this machine cannot find the host ({said})",
     ),
     Reason(
-        ("on socket", "No such file or directory"),
+        ("on socket", "such file or directory"),
         DatabaseSilentError,
         "Start the server, or name the host of another one in {address}",
         "no server answers here ({said})",

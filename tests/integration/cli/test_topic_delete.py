@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from headgate.app.exit_codes import ExitCode
@@ -30,6 +31,20 @@ Serve = Callable[..., Service]
 def present(settings: Settings) -> set[str]:
     topics = AdminClient({"bootstrap.servers": settings.bootstrap}).list_topics(timeout=ANSWER_SECONDS).topics
     return {name for name in topics if name.startswith(settings.prefix)}
+
+
+def own_groups(settings: Settings) -> list[str]:
+    admin = AdminClient({"bootstrap.servers": settings.bootstrap})
+    found = admin.list_consumer_groups(request_timeout=ANSWER_SECONDS).result(ANSWER_SECONDS).valid
+    return sorted(each.group_id for each in found if each.group_id.startswith(settings.prefix))
+
+
+def leave_group(settings: Settings, name: str) -> None:
+    """A group with a position, and without members."""
+    consumer = Consumer({"bootstrap.servers": settings.bootstrap, "group.id": name})
+    topic = f"{settings.prefix}announce"
+    consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+    consumer.close()
 
 
 def test_what_needs_the_topics_is_named_and_they_stay(settings: Settings, log: KafkaLog) -> None:
@@ -65,14 +80,19 @@ def test_a_cluster_is_deleted_once_its_services_have_ended(settings: Settings, l
 
     asked = headgate("topic", "delete")
     assert (asked.exit_code, "Nothing was changed" in asked.stderr) == (ExitCode.NOT_CONFIRMED, True)
+    group, other = f"{settings.cluster}.ingest.orders.i", f"other-{settings.cluster}.ingest.orders.i"
+    for name in (group, other):
+        leave_group(settings, name)
     dry = headgate("topic", "delete", "--dry-run", "-o", "json")
+    assert json.loads(dry.stdout)["groups"] == own_groups(settings) == [group]
     assert len(json.loads(dry.stdout)["topics"]) == len(CONTROL_TOPICS)
     assert len(present(settings)) == len(CONTROL_TOPICS)
 
     deleted = headgate("topic", "delete", "--yes")
     assert deleted.exit_code == 0, deleted.stderr
-    assert "the schema or database `headgate` is left" in " ".join(deleted.stderr.split())
+    assert "DROP SCHEMA headgate CASCADE" in " ".join(deleted.stderr.split())
     assert present(settings) == set()
+    assert own_groups(settings) == []
     assert headgate("feed", "list").exit_code == ExitCode.TOPICS_MISSING
     assert headgate("topic", "delete", "--yes").exit_code == ExitCode.TOPICS_MISSING
     assert headgate("topic", "create").exit_code == 0
