@@ -146,5 +146,6 @@ class Target(msgspec.Struct, frozen=True):
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise DatabaseRefusedError(
-                f"{self.options.password_file} {self.password_file}: cannot read {file}: {why}"
+                f"{self.options.password_file} {self.password_file}: cannot read {file}: {why}. Write the password "
+                "into this file, or correct the name"
             ) from error

@@ -31,6 +31,9 @@ def check_takes_connections(bootstrap: str) -> None:
 
 def _refusal(address: str) -> str | None:
     """Why this broker cannot be connected to; None if it can, or if that is not known."""
+    host, colon, text = address.rpartition("://")[2].rpartition(":")
+    if colon and ":" not in host and not text.isdigit():
+        return f"{text!r} is not a port"
     host, port = _parts(address)
     if port > _PORT_MAX:
         return f"{port} is not a port"

@@ -103,7 +103,12 @@ def of_mysql(number: int, said: str, cause: Exception | None = None) -> pymysql.
         (of_mysql(1040, "Too many connections"), DatabaseUnavailableError, "Too many", "max_connections"),
         (of_mysql(1053, "Server shutdown"), DatabaseUnavailableError, "shutdown", "Wait"),
         (of_mysql(1205, "Lock wait"), DatabaseUnavailableError, "Lock wait; error 1205", "Read the server's log"),
-        (of_mysql(2013, "Lost connection"), DatabaseSilentError, ": Lost connection. ", "of a MySQL or MariaDB"),
+        (
+            of_mysql(2013, "Lost connection (timed out)"),
+            DatabaseSilentError,
+            ": Lost connection (timed out). ",
+            "of a MySQL or MariaDB",
+        ),
         (of_mysql(1999, "Something"), DatabaseRefusedError, "Something; error 1999", "Correct --source"),
     ],
 )

@@ -31,6 +31,7 @@ def test_one_that_listens_is_enough(unused: str) -> None:
         ("{unused},{unused}", "refuses the connection"),
         ("no.such.host.invalid:9092", "host no.such.host.invalid is unknown"),
         ("127.0.0.1:99999", "99999 is not a port"),
+        ("127.0.0.1:x", "'x' is not a port"),
     ],
 )
 def test_what_refuses_is_named(unused: str, address: str, says: str) -> None:

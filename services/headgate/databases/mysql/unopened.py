@@ -89,8 +89,8 @@ def _reason(error: MysqlError) -> Reason:
         return _TLS
     if number == _LOGIN and reason_in(said, (_NO_PASSWORD,)):
         return _NO_PASSWORD
-    found = reason_in(said, OF_THE_NETWORK) if is_clients(number) else None
-    return found or _REASONS.get(number) or UNCLEAR[_unclear(number)]
+    of_network = reason_in(said, OF_THE_NETWORK) if is_clients(number) else None
+    return _REASONS.get(number) or of_network or UNCLEAR[_unclear(number)]
 
 
 def _unclear(number: int) -> type[DatabaseError]:

@@ -200,8 +200,8 @@ def _check_options(spec: MigrationSpec) -> None:
         raise MigrationSpecError("--registry has the schemas of a topic: name the topic with --topic")
     if spec.keep_way_back and (spec.strategy is not MigrationStrategy.ONLINE or spec.prefer_instant):
         raise MigrationSpecError(
-            "--keep-revertible is for strategy online, without --prefer-instant: nothing else leaves a table before "
-            "that changes can be brought into"
+            "--keep-revertible is for strategy online, without --prefer-instant: only that keeps the old table up to "
+            "date. Remove --keep-revertible, or choose --strategy online"
         )
 
 
