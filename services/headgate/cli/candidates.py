@@ -49,8 +49,9 @@ def with_candidates(log: Log, request: Request, error: RequestError) -> RequestE
 
 def _creates(record: Record) -> bool:
     """Whether the request's own name is a new one. What it does not find is named in its description."""
-    has_kind = isinstance(record, OperationRequested | GenerationRequested | TimestampsRequested | MigrationRequested)
-    return has_kind and record.kind in _CREATING
+    if not isinstance(record, OperationRequested | GenerationRequested | TimestampsRequested | MigrationRequested):
+        return False
+    return record.kind in _CREATING
 
 
 _CREATING: Final = frozenset(
