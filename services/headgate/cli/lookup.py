@@ -15,13 +15,13 @@ from headgate.records.timestamps import TimestampSetKey
 from headgate.views.rows import agent_rows
 
 
-def not_found(what: str, known: Sequence[str], how: str) -> CommandError:
+def not_found(what: str, known: Sequence[str], how: str, is_not: str = "does not exist") -> CommandError:
     """That ``what`` (``feed 'shp'``) does not exist, with the nearest name, the known ones, and ``how`` to continue."""
     name = what.rpartition(" ")[2].strip("'")
     near = nearest(name, known)
     hint = f"Did you mean {near!r}? " if near else ""
     told = f"{hint}Known are: {shown_names(known)}" if known else f"There are none yet: {how}"
-    return CommandError(ExitCode.NOT_FOUND, f"{what} does not exist. {told}")
+    return CommandError(ExitCode.NOT_FOUND, f"{what} {is_not}. {told}")
 
 
 def find_feed(snapshot: Snapshot, feed: str) -> FeedRecorded:
@@ -64,7 +64,7 @@ def find_agent(snapshot: Snapshot, agent: str) -> None:
     """Raises CommandError if no session of an agent of this name is alive."""
     alive = live_agents(snapshot)
     if agent not in alive:
-        raise not_found(f"agent {agent!r}", alive, "`headgate serve agent`")
+        raise not_found(f"agent {agent!r}", alive, "`headgate serve agent`", "is not alive")
 
 
 def find_migration(snapshot: Snapshot, migration: str) -> MigrationRecorded:

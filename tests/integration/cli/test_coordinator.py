@@ -609,7 +609,7 @@ def test_a_feed_into_mariadb_is_checked_as_any_other(
     for changes, said in (
         ({"table": f"{database}.order"}, f"there is {database}.orders"),
         ({"table": f"{database}.keyless"}, "has no primary key at the sink"),
-        ({"password_file": str(wrong)}, "is it the right user in sink.dsn and password in sink.password_file"),
+        ({"password_file": str(wrong)}, "Correct the user in sink.dsn, or the password (sink.password_file)"),
         ({"dsn": "mysql://x@127.0.0.1:1/x"}, "sink_unavailable"),
     ):
         refused = headgate("feed", "create", shop.file("shop", sink=sink | changes))

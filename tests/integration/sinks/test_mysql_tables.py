@@ -123,7 +123,7 @@ def test_missing_rights_are_named_at_once_as_statements_that_can_be_run(database
 
 def test_a_wrong_password_and_a_missing_database_are_told_apart(database: Database) -> None:
     server = database.url.rsplit("@", 1)[1].split("/")[0]
-    with pytest.raises(SinkRefusedError, match=r"is it the right user in sink\.dsn and password in sink"):
+    with pytest.raises(SinkRefusedError, match=r"Correct the user in sink\.dsn, or the password \(sink"):
         MysqlSink(RelationalSettings(f"mysql://root:wrong@{server}/")).check([])
     with pytest.raises(SinkRefusedError, match="Unknown database 'nowhere'"):
         MysqlSink(RelationalSettings(database.url.replace(database.name, "nowhere"))).check([])

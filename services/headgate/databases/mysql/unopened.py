@@ -24,7 +24,8 @@ _TLS: Final = Reason(
     (),
     DatabaseRefusedError,
     "Name the certificate of the CA that has signed the server's own in ssl_ca of {address} and the host by the name "
-    "that the server's certificate has, or take the ssl_… options out if the server has no TLS",
+    "that the server's certificate has, renew one that has expired, or take the ssl_… options out if the server has "
+    "no TLS",
 )
 _TLS_NUMBERS: Final = (2026,)
 

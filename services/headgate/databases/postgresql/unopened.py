@@ -56,7 +56,7 @@ _REASONS: Final = (
         ("certificate verify failed", "does not match host name", "root certificate file"),
         DatabaseRefusedError,
         "Name the certificate of the CA that has signed the server's own in sslrootcert of {address}, and the host by "
-        "the name that the server's certificate has",
+        "the name that the server's certificate has, or renew one that has expired",
     ),
     Reason(
         ("valid client certificate", "certificate file", "private key file"),
