@@ -1,5 +1,6 @@
 """The hosts, files and folders that a database address makes a process use, for every kind of database."""
 
+import re
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -55,7 +56,22 @@ SINK: Final = Options("sink.dsn", "sink.password_file", "sink", "sink.store")
 
 
 FORMS: Final = "postgresql://user@host:5432/database or mysql://user@host:3306/database"
-"""What an address of a database looks like, for every error about one that is none."""
+"""What an address of a database looks like. Every error about text that is not one shows it."""
+
+_BEHIND_THE_HOST: Final = re.compile("[/?#]")
+
+
+def check_password(dsn: str, options: Options) -> None:
+    """Raise DatabaseRefusedError for a URL whose password has a character that must be percent-encoded.
+
+    Parsers take such a password for a host, a port, a database or an option, and errors name those.
+    """
+    authority, *behind = _BEHIND_THE_HOST.split(dsn.partition("://")[2], maxsplit=1)
+    if authority.count("@") > 1 or any("@" in each for each in behind):
+        raise DatabaseRefusedError(
+            f"{options.address} has an @ that does not end a user. Percent-encode user, password and values "
+            f"(%40 for @, %2F for /, %3F for ?, %23 for #). {options.way_of_secrets}"
+        )
 
 
 def tls_refused(options: Options, given: list[str]) -> DatabaseRefusedError:

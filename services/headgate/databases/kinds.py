@@ -1,5 +1,6 @@
 """The kind of database, or of another place that feeds write to, that an address belongs to."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -47,24 +48,29 @@ CONNECTED: Final = KINDS | {
 """What named connections can be."""
 
 
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+
+
 def kind_of(dsn: str, options: Options, kinds: Mapping[str, Kind] = KINDS) -> Kind:
     """The kind of an address. One without a scheme is a libpq connection string. Raises DatabaseRefusedError.
 
     The error does not quote the address, which may contain a password.
     """
     scheme, has_scheme, _ = dsn.partition("://")
+    are_databases = kinds.keys() <= KINDS.keys()
     if not has_scheme:
-        if kinds is KINDS and dsn and "=" not in dsn:
+        if are_databases and dsn and "=" not in dsn:
             raise DatabaseRefusedError(f"{options.address} is not the address of a database. Write {FORMS}")
         return KINDS["postgresql"]
     found = next((kind for kind in kinds.values() if f"{scheme}://" in kind.schemes), None)
     if found is not None:
         return found
     known = dict.fromkeys(scheme for kind in kinds.values() for scheme in kind.schemes)
-    near = nearest(f"{scheme}://", known)
-    hints = [f"Did you mean {near}?" if near else "", f"Write {FORMS}" if kinds is KINDS else ""]
+    near = nearest(scheme, (each.removesuffix("://") for each in known))
+    hints = [f"Did you mean {near}://?" if near else "", f"Write {FORMS}" if are_databases else ""]
     *others, last = known
+    begins = f"begins with {scheme}://" if _SCHEME.fullmatch(scheme) else "does not begin with a scheme"
     raise DatabaseRefusedError(
-        f"{options.address} begins with {scheme}://, and addresses begin with {', '.join(others)} or {last}. "
+        f"{options.address} {begins}, and addresses begin with {', '.join(others)} or {last}. "
         f"{' '.join(filter(None, hints))}".rstrip()
     )

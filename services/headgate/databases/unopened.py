@@ -3,7 +3,7 @@
 Each kind of database has its own reasons. Those of the network are the same for all.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -23,14 +23,16 @@ __all__ = ["OF_THE_NETWORK", "UNCLEAR", "Reason", "password_missing", "reason_in
 class Reason(msgspec.Struct, frozen=True):
     """Words by which a driver's error is recognised, what it means to callers, and what a user can do about it.
 
-    ``advice`` and ``why`` may name {address}, {password_file} and {way_of_secrets} (where the user gives them),
-    {database} and {user} (as statements spell them), and {said}, the driver's words.
+    ``advice`` and ``why`` may name {address}, {password_file} and {way_of_secrets} (where the user gives them), and
+    {said}, the driver's words. ``statement`` is what an administrator can run; it may name {database} and {user}, as
+    statements spell them, and is left out if one of these is not known.
     """
 
     words: tuple[str, ...]
     error: type[DatabaseError]
-    advice: str
+    advice: str = ""
     why: str = "{said}"
+    statement: str = ""
 
 
 OF_THE_NETWORK: Final = (
@@ -68,26 +70,38 @@ def reason_in(said: str, reasons: Iterable[Reason]) -> Reason | None:
     return next((reason for reason in reasons if any(words in said for words in reason.words)), None)
 
 
-def unopened(target: Target, address: Address, reason: Reason, said: str, *, database: str, user: str) -> DatabaseError:
-    """The error to raise. ``address`` is the target's; ``database`` and ``user`` are as statements spell them."""
+def unopened(target: Target, address: Address, reason: Reason, said: str, names: Mapping[str, str]) -> DatabaseError:
+    """The error to raise. ``address`` is the target's.
+
+    ``names``: ``database`` and ``user``, as statements spell them, as far as they are known.
+    """
     given = target.options
     known = {
         "address": given.address,
         "password_file": given.password_file,
         "way_of_secrets": given.way_of_secrets,
-        "database": database,
-        "user": user,
         "said": said,
     }
     why, advice = (text.format_map(known) for text in (reason.why, reason.advice))
-    return reason.error(f"cannot open a session at the {given.place} ({_place(address)}): {why}. {advice}")
+    todo = ", or ".join(filter(None, (advice, _statement(reason, names))))
+    return reason.error(
+        f"cannot open a session at the {given.place} ({_place(address)}): {why}. {todo[0].upper()}{todo[1:]}"
+    )
+
+
+def _statement(reason: Reason, names: Mapping[str, str]) -> str:
+    needed = [name for name in ("database", "user") if f"{{{name}}}" in reason.statement]
+    if not reason.statement or not all(names.get(name) for name in needed):
+        return ""
+    return f"run as an administrator: {reason.statement.format_map(names)}"
 
 
 def _place(address: Address) -> str:
     """``database shop at db.example:5432, user headgate``, as far as the address names them."""
     database = f"database {address.database} at " if address.database else ""
     user = f", user {address.user}" if address.user else ""
-    return f"{database}{address.server}{user}"
+    server = "libpq's default host" if "" in address.hosts else address.server
+    return f"{database}{server}{user}"
 
 
 def password_missing(*words: str) -> Reason:

@@ -56,3 +56,10 @@ def test_addresses_that_cannot_be_names(taker: str) -> None:
         with pytest.raises(DatabaseError) as refused:
             ADDRESS_TAKERS[taker](dsn)
         assert FORMS in str(refused.value)
+
+
+def test_a_scheme_that_is_far_from_all() -> None:
+    for dsn, is_near in (("oracle://me@db/shop", False), ("mysq://me@db/shop", True)):
+        with pytest.raises(DatabaseError) as refused:
+            kind_of(dsn, OPTIONS)
+        assert ("Did you mean" in str(refused.value)) is is_near

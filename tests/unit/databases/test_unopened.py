@@ -48,6 +48,12 @@ AT: Final = 'connection failed: connection to server at "10.0.0.7", port 5432 fa
         (f'{AT}FATAL:  no pg_hba.conf entry for host "10.0.0.1"', DatabaseRefusedError, "no pg", "pg_reload_conf"),
         (f"{AT}server does not support SSL, but SSL was required", DatabaseRefusedError, "SSL", "ssl = on"),
         (f"{AT}SSL error: certificate verify failed", DatabaseRefusedError, "verify failed", "sslrootcert"),
+        (
+            'connection is bad: private key file "/k" has group or world access; file must have permissions u=rw',
+            DatabaseRefusedError,
+            "world",
+            "chmod 600",
+        ),
         (f'{AT}root certificate file "/x" does not exist', DatabaseRefusedError, '"/x"', "sslrootcert"),
         (f'{AT}FATAL:  role "me" is not permitted to log in', DatabaseRefusedError, "log in", 'ALTER ROLE "me" LOGIN'),
         (f'{AT}FATAL:  role "me" does not exist', DatabaseRefusedError, "role", 'CREATE ROLE "me"'),
@@ -78,7 +84,7 @@ def test_postgresql(said: str, error: type[DatabaseError], why: str, advice: str
 def of_mysql(number: int, said: str, cause: Exception | None = None) -> pymysql.Error:
     found = pymysql.err.OperationalError(number, said)
     if cause is not None:
-        found.original_exception = cause  # type: ignore[attr-defined] - as PyMySQL does
+        found.original_exception = cause  # type: ignore[attr-defined]  # as PyMySQL does
     return found
 
 
@@ -96,8 +102,22 @@ def of_mysql(number: int, said: str, cause: Exception | None = None) -> pymysql.
         (of_mysql(1045, "Access denied (using password: YES)"), DatabaseRefusedError, "denied", "the password (--"),
         (of_mysql(1045, "Access denied (using password: NO)"), PasswordMissingError, "asks for", "into a file"),
         (of_mysql(1049, "Unknown database 'shop'"), DatabaseRefusedError, "; error 1049", "CREATE DATABASE `shop`"),
-        (of_mysql(1044, "Access denied"), DatabaseRefusedError, "denied", "GRANT SELECT ON `shop`.* TO 'me'@'%'"),
-        (of_mysql(1130, "Host is not allowed"), DatabaseRefusedError, "Host", "CREATE USER 'me'@'%'"),
+        (
+            of_mysql(1044, "Access denied for user 'me'@'10.%' to database 'shop'"),
+            DatabaseRefusedError,
+            "denied",
+            "run as an administrator: GRANT SELECT ON `shop`.* TO 'me'@'10.%'",
+        ),
+        (of_mysql(1130, "Host '10.0.0.1' is not allowed"), DatabaseRefusedError, "Host", "CREATE USER 'me'@'10.0.0.1'"),
+        (of_mysql(1698, "Access denied for 'me'@'::1'"), DatabaseRefusedError, "denied", "ALTER USER 'me'@'::1' IDENT"),
+        (of_mysql(1820, "You must reset"), DatabaseRefusedError, "reset", "ALTER USER CURRENT_USER() IDENTIFIED BY"),
+        (of_mysql(3118, "'me'@'x'. Account is locked"), DatabaseRefusedError, "locked", "ALTER USER 'me'@'x' ACCOUNT"),
+        (
+            of_mysql(1129, "Host is blocked"),
+            DatabaseUnavailableError,
+            "blocked",
+            "Run as an administrator: FLUSH HOSTS",
+        ),
         (of_mysql(2026, "SSL connection error"), DatabaseRefusedError, "SSL connection error. ", "ssl_ca of --source"),
         (of_mysql(3159, "insecure transport"), DatabaseRefusedError, "insecure", "ssl_ca of --source"),
         (of_mysql(1040, "Too many connections"), DatabaseUnavailableError, "Too many", "max_connections"),
@@ -116,6 +136,66 @@ def test_mysql(given: pymysql.Error, error: type[DatabaseError], why: str, advic
     target = Target("mysql://me@10.0.0.7/shop", options=OPTIONS)
     found = unopened_mysql(given, target, mysql_address(target.dsn, OPTIONS))
     check(found, error, "database shop at 10.0.0.7:3306, user me", why, advice)
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(1862, "Your password has expired"), (4151, "Access denied, this account is locked")]
+)
+def test_an_account_that_the_server_does_not_name(number: int, said: str) -> None:
+    """Whose statement would perhaps create another account, or fail."""
+    target = Target("mysql://me@10.0.0.7/shop", options=OPTIONS)
+    text = str(unopened_mysql(of_mysql(number, said), target, mysql_address(target.dsn, OPTIONS)))
+    assert ("Let an administrator" in text, "USER" in text) == (True, False)
+
+
+def test_the_rights_at_a_sink() -> None:
+    """There, reading is not enough."""
+    target = Target("mysql://me@10.0.0.7/shop")
+    error = of_mysql(1044, "Access denied for user 'me'@'10.%' to database 'shop'")
+    text = str(unopened_mysql(error, target, mysql_address(target.dsn)))
+    assert ("docs/target-tables.md" in text, "GRANT" in text) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ('role "ann" does not exist', 'CREATE ROLE "ann" LOGIN'),
+        ('database "ann" does not exist', 'CREATE DATABASE "ann"'),
+        ("password authentication failed", "Correct the user"),
+        ('permission denied for database "shop"', "Name another user"),
+    ],
+)
+def test_names_that_the_address_does_not_have(said: str, advice: str) -> None:
+    """They are the server's, or the statement is left out."""
+    target = Target("postgresql://10.0.0.7", options=OPTIONS)
+    error = psycopg.OperationalError(f"{AT}FATAL:  {said}")
+    text = str(unopened_postgresql(error, target, postgresql_address(target.dsn, OPTIONS)))
+    assert (advice in text, '""' in text, "GRANT" in text) == (True, False, False), text
+
+
+def test_the_advice_is_about_the_host_that_is_shown() -> None:
+    target = Target("postgresql://me@10.0.0.7,10.0.0.8:5433/shop", options=OPTIONS)
+    error = psycopg.OperationalError(
+        f"{AT}Connection refused\nMultiple connection attempts failed. All failures were:\n"
+        f'- host: 10.0.0.7: {AT}FATAL:  role "me" does not exist\n- host: 10.0.0.8: {AT}Connection refused'
+    )
+    found = unopened_postgresql(error, target, postgresql_address(target.dsn, OPTIONS))
+    place = "database shop at 10.0.0.7:5432,10.0.0.8:5433, user me"
+    check(found, DatabaseSilentError, place, "(Connection refused)", "Start the server")
+
+
+@pytest.mark.parametrize(
+    ("dsn", "place"),
+    [
+        ("postgresql://me@/shop", "at libpq's default host, "),
+        ("postgresql://me@a,b:1/shop", "at a:5432,b:1, "),
+        ("host=a,b port=7", "(a:7,b:7)"),
+        ("host=/run port=7", "(/run:7)"),
+    ],
+)
+def test_places(dsn: str, place: str) -> None:
+    target = Target(dsn, options=OPTIONS)
+    assert place in str(unopened_postgresql(psycopg.OperationalError("x"), target, postgresql_address(dsn, OPTIONS)))
 
 
 def check(found: DatabaseError, error: type[DatabaseError], place: str, why: str, advice: str) -> None:

@@ -53,7 +53,7 @@ from headgate.sinks.registry import open_sink, same_sink
         ("postgresql://user:hunter2@db/lake?warehouse=lake", "warehouse is not an absolute path"),
         ("postgresql://user:hunter2@db/lake?warehose=/lake", "did you mean warehouse"),
         ("postgresql://user:hunter2@db/lake?warehouse=/lake&catalog=a/b", "catalog must be a name"),
-        ("postgresql://user:hunter2@db/lake?warehouse=/lake&sslmod=x", "did you mean 'sslmode'"),
+        ("postgresql://user:hunter2@db/lake?warehouse=/lake&sslmod=x", "Did you mean 'sslmode'"),
         ("postgresql://user:hunter2@db/lake?warehouse=/lake&passfile=/x", "passfile is refused: it is a secret"),
         ("postgresql://db?warehouse=/lake", "Write postgresql://user@host:port/database"),
         ("sqlite:///lake/catalog.db", "with four slashes"),

@@ -35,10 +35,10 @@ def test_parts() -> None:
         ("host=db dbname=shop", "not of the form mysql://user@host"),
         ("postgresql://u@h/d", "not of the form"),
         ("mysql://host/db", "not of the form"),
-        ("mysql://u@h:port/d", "Port could not be cast"),
+        ("mysql://u@h:port/d", "Correct host and port"),
         ("mysql://u@h/a/b", "more than a database"),
         ("mysql://u@h/a?ssl_cert_file=x", "unknown option 'ssl_cert_file'; did you mean 'ssl_cert'"),
-        ("mysql://u@h/a?bulk=quick", "bulk=quick is neither"),
+        ("mysql://u@h/a?bulk=quick", "bulk must be load or insert"),
     ],
 )
 def test_what_is_no_address_is_refused_and_not_quoted(dsn: str, says: str) -> None:

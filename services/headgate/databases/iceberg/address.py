@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
 
@@ -199,7 +199,7 @@ def _at_postgresql(dsn: str, options: Options) -> Place:
 
 
 def _at_rest(dsn: str, options: Options) -> Place:
-    parts = urlsplit(dsn.removeprefix("rest+"))
+    parts = _split(dsn.removeprefix("rest+"), options, _REST_FORM)
     try:
         port = parts.port or _PORTS[parts.scheme]
     except ValueError:
@@ -227,6 +227,13 @@ def _at_rest(dsn: str, options: Options) -> Place:
         client=_client(own, rest, options),
         ca_file=None if ca_file is None else str(_path(ca_file, f"{options.address}: {_CA_OPTION}", _REST_FORM)),
     )
+
+
+def _split(dsn: str, options: Options, form: str) -> SplitResult:
+    try:
+        return urlsplit(dsn)
+    except ValueError:
+        raise DatabaseRefusedError(f"{options.address} is not valid. Write it as {form}") from None
 
 
 def _client(own: Mapping[str, str], rest: str, options: Options) -> ClientCredentials | None:
@@ -300,7 +307,7 @@ def _once(query: str, options: Options) -> dict[str, str]:
 
 
 def _in_file(dsn: str, options: Options) -> Place:
-    parts = urlsplit(dsn)
+    parts = _split(dsn, options, _FILE_FORM)
     if parts.netloc or not parts.path.startswith("//"):
         raise DatabaseRefusedError(
             f"{options.address} does not name a file by its absolute path. Write it with four slashes, as {_FILE_FORM}"

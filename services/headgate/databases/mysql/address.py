@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headgate.config.wording import nearest
-from headgate.databases.address import SINK, Address, Options, tls_refused
+from headgate.databases.address import SINK, Address, Options, check_password, tls_refused
 from headgate.databases.errors import DatabaseRefusedError
 
 DEFAULT_PORT: Final = 3306
@@ -85,11 +85,14 @@ def with_tls(dsn: str, files: Mapping[str, str], options: Options) -> str:
 def parse_address(dsn: str, given_in: Options = SINK) -> MysqlAddress:
     """The parts of ``dsn``; DatabaseRefusedError names the error, and never quotes it: it may hold a password."""
     where = given_in.address
+    check_password(dsn, given_in)
     try:
         parts = urlsplit(dsn)
         port = parts.port
-    except ValueError as error:
-        raise DatabaseRefusedError(f"{where} is not of the form {_FORM}: {error}") from error
+    except ValueError:  # it quotes what it takes for the port
+        raise DatabaseRefusedError(
+            f"{where} is not of the form {_FORM}. Correct host and port, or percent-encode the password"
+        ) from None
     if parts.scheme not in _SCHEMES or not parts.hostname or not parts.username:
         raise DatabaseRefusedError(f"{where} is not of the form {_FORM}")
     if parts.fragment or "/" in parts.path.strip("/"):
@@ -106,7 +109,7 @@ def parse_address(dsn: str, given_in: Options = SINK) -> MysqlAddress:
             raise DatabaseRefusedError(f"{where} has an unknown option {name!r}; {hint}")
         options[name] = value
     if options.get("bulk", "load") not in ("load", "insert"):
-        raise DatabaseRefusedError(f"{where}: bulk={options['bulk']} is neither load nor insert")
+        raise DatabaseRefusedError(f"{where}: bulk must be load or insert")
     if options.get("bulk") == "load":
         del options["bulk"]
     return MysqlAddress(

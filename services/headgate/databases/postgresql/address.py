@@ -13,7 +13,7 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headgate.config.wording import nearest
-from headgate.databases.address import SINK, Address, Options, tls_refused
+from headgate.databases.address import SINK, Address, Options, check_password, tls_refused
 from headgate.databases.errors import DatabaseRefusedError
 
 SCHEMES: Final = ("postgresql://", "postgres://")
@@ -47,8 +47,11 @@ _SECRETS: Final = frozenset({"passfile", "scram_client_key", "scram_server_key"}
 
 _FORM: Final = "postgresql://user@host:port/database?option=value"
 
-_NOT_AN_OPTION: Final = ("invalid connection option", "invalid URI query parameter")
-"""libpq's words before the name, in an address of either form."""
+_NOT_AN_OPTION: Final = "invalid URI query parameter"
+"""libpq's words before a name in a URL. All its other words about an address may quote a part of the password."""
+
+_NOT_A_KEYWORD: Final = "invalid connection option"
+"""The same for keywords, where a password with a space in it looks like one."""
 
 _DEFAULTS: Final = {"port": "5432"}
 """libpq's defaults: an address must be the same whether they are left out or written out."""
@@ -65,7 +68,7 @@ def address_of(dsn: str, options: Options = SINK) -> Address:
         _hosts(given),
         given.get(_KEY_FILE),
         has_password=bool(given.get("password")),
-        server=f"{parameters.get('hostaddr') or parameters.get('host', 'localhost')}:{parameters['port']}",
+        server=",".join(f"{host}:{port}" for host, port in _places(parameters)),
         database=given.get("dbname", ""),
         user=given.get("user", ""),
     )
@@ -89,11 +92,18 @@ def url_of(dsn: str, options: Options = SINK) -> tuple[str, str]:
     if not given.get("host") or not given.get("dbname") or not given.get("user"):
         raise DatabaseRefusedError(f"{options.address} must name host, user and database. Write {_FORM}")
     user, host, port, database = (given.pop(name) for name in ("user", "host", "port", "dbname"))
-    places = zip_longest(host.split(","), port.split(","), fillvalue=port)
-    at = ",".join(f"{_url_host(name)}:{number or _DEFAULTS['port']}" for name, number in places)
+    at = ",".join(f"{_url_host(name)}:{number}" for name, number in _places({"host": host, "port": port}))
     rest = "&".join(f"{name}={quote(value, safe='/')}" for name, value in sorted(given.items()))
     url = f"postgresql://{quote(user, safe='')}@{at}/{quote(database, safe='')}"
     return (f"{url}?{rest}" if rest else url), database
+
+
+def _places(parameters: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Every host with its port. One port is for all hosts."""
+    hosts = (parameters.get("hostaddr") or parameters.get("host") or "localhost").split(",")
+    ports = parameters["port"].split(",")
+    of_all = ports * len(hosts) if len(ports) == 1 else ports
+    return [(host, port or _DEFAULTS["port"]) for host, port in zip_longest(hosts, of_all, fillvalue="")]
 
 
 def _url_host(host: str) -> str:
@@ -101,12 +111,15 @@ def _url_host(host: str) -> str:
 
 
 def _parse(dsn: str, options: Options) -> dict[str, str]:
+    check_password(dsn, options)
     try:
         given = conninfo_to_dict(dsn)
     except ProgrammingError as error:
         raise DatabaseRefusedError(
-            f"{options.address} is not a libpq connection string: {_with_nearest(str(error).strip())}. Write {_FORM}"
-        ) from error
+            f"{options.address} is not a libpq connection string{_explained(str(error).strip())} Write {_FORM}, and "
+            "percent-encode a password that has other characters than letters and digits"
+        ) from None
+    _check_places(given, options)
     for name in sorted(given):
         if name in ALLOWED or name == "password":
             continue
@@ -121,6 +134,19 @@ def _parse(dsn: str, options: Options) -> dict[str, str]:
     return {name: str(value) for name, value in given.items() if value is not None}
 
 
+def _check_places(given: Mapping[str, object], options: Options) -> None:
+    """Raise DatabaseRefusedError for what may be a part of a password. It is not quoted."""
+    ports = str(given.get("port") or _DEFAULTS["port"]).split(",")
+    wrong = [name for name in ("host", "dbname") if "@" in str(given.get(name, ""))]
+    if any(port and not (port.isascii() and port.isdigit()) for port in ports):
+        wrong.append("port")
+    if wrong:
+        raise DatabaseRefusedError(
+            f"{options.address}: this is not a valid {wrong[0]}. Write {_FORM}, and percent-encode a password that has "
+            "other characters than letters and digits"
+        )
+
+
 def _hosts(parameters: dict[str, str]) -> tuple[str, ...]:
     """Every host and address that it may connect to; ``""`` where libpq would choose one."""
     named = [
@@ -129,8 +155,9 @@ def _hosts(parameters: dict[str, str]) -> tuple[str, ...]:
     return tuple(named) or ("",)
 
 
-def _with_nearest(said: str) -> str:
-    quoted = said.split('"')
-    is_name = any(words in said for words in _NOT_AN_OPTION)
-    near = nearest(quoted[1], ALLOWED) if is_name else None
-    return f"{said}; did you mean {near!r}?" if near else said
+def _explained(said: str) -> str:
+    """What libpq says about an option, if that cannot be a part of a password, and the option perhaps meant."""
+    name = said.split('"')[1] if _NOT_AN_OPTION in said or _NOT_A_KEYWORD in said else ""
+    is_quoted = _NOT_AN_OPTION in said or name in _REFUSED or name in _SECRETS
+    near = nearest(name, ALLOWED)
+    return (f": {said}." if is_quoted else ".") + (f" Did you mean {near!r}?" if near else "")

@@ -59,6 +59,11 @@ _REASONS: Final = (
         "the name that the server's certificate has, or renew one that has expired",
     ),
     Reason(
+        ("group or world access",),
+        DatabaseRefusedError,
+        "Run chmod 600 on this file, so that no other user can read it",
+    ),
+    Reason(
         ("valid client certificate", "certificate file", "private key file"),
         DatabaseRefusedError,
         "Name the client's certificate and its key in sslcert and sslkey of {address}",
@@ -71,7 +76,8 @@ _REASONS: Final = (
     Reason(
         ("is not permitted to log in",),
         DatabaseRefusedError,
-        "Correct the user in {address}, or run as an administrator: ALTER ROLE {user} LOGIN",
+        "Correct the user in {address}",
+        statement="ALTER ROLE {user} LOGIN",
     ),
     Reason(
         ("too many clients", "remaining connection slots", "too many connections"),
@@ -81,17 +87,20 @@ _REASONS: Final = (
     Reason(
         ('role "',),
         DatabaseRefusedError,
-        "Correct the user in {address}, or run as an administrator: CREATE ROLE {user} LOGIN PASSWORD '…'",
+        "Correct the user in {address}",
+        statement="CREATE ROLE {user} LOGIN PASSWORD '…'",
     ),
     Reason(
         ("permission denied for database",),
         DatabaseRefusedError,
-        "Run as an administrator: GRANT CONNECT ON DATABASE {database} TO {user}",
+        "Name another user in {address}",
+        statement="GRANT CONNECT ON DATABASE {database} TO {user}",
     ),
     Reason(
         ("does not exist",),
         DatabaseRefusedError,
-        "Correct the database in {address}, or run as an administrator: CREATE DATABASE {database}",
+        "Correct the database in {address}",
+        statement="CREATE DATABASE {database}",
     ),
     Reason(
         ("starting up", "shutting down", "recovery mode", "not yet accepting connections"),
@@ -118,22 +127,24 @@ _REASONS: Final = (
 """The first one that fits counts. A certificate's file and a socket's may be missing in the same words."""
 
 _BEFORE: Final = re.compile(r'^(connection failed: )?connection to server (at|on) ("[^"]*"(, port \d+)?|.*?) failed: ')
+_NAMED: Final = re.compile(r'\b(role|user|database) "([^"]+)"')
 _MARKS: Final = ("connection is bad: ", "connection failed: ", "FATAL:  ", "fe_sendauth: ")
 
 
 def unopened_postgresql(error: PostgresError, target: Target, address: Address) -> DatabaseError:
     """What an error of the driver means while a session is being opened. ``address`` is the target's."""
-    text = message(error)
-    reason = reason_in(text, _REASONS)
+    line, *_ = message(error).splitlines() or [""]  # about the last host that was tried
+    reason = reason_in(line, _REASONS)
     if reason is None:
-        reason = UNCLEAR[DatabaseUnavailableError if _FROM_SERVER in text else DatabaseSilentError]
-    names = {"database": quoted(address.database), "user": quoted(address.user)}
-    return unopened(target, address, reason, _said(text), **names)
+        reason = UNCLEAR[DatabaseUnavailableError if _FROM_SERVER in line else DatabaseSilentError]
+    given = {"database": address.database, "user": address.user}
+    named = {"user" if what in ("role", "user") else what: name for what, name in _NAMED.findall(line)}
+    names = {what: quoted(name) for what, name in (given | named).items() if name}
+    return unopened(target, address, reason, _said(line), names)
 
 
-def _said(text: str) -> str:
-    """The words about the last host that was tried, without what only repeats the address."""
-    line, *_ = text.splitlines() or [""]
+def _said(line: str) -> str:
+    """The words without what only repeats the address."""
     said = line if "on socket" in line else _BEFORE.sub("", line)
     for mark in _MARKS:
         said = said.removeprefix(mark)
