@@ -31,7 +31,6 @@ from headgate.sources.said import tables_said
 from headgate.sources.table_options import spec_of
 from headgate.tables.evolution import (
     AtLake,
-    NotAlteredError,
     StillRefusedError,
     add_columns,
     check_replaced,
@@ -74,18 +73,25 @@ class AlteredTables:
         self._copied: dict[SpanId, _Copied] = {}
         self._asked_again: dict[str, float] = {}
         """When a source that did not answer is asked again (monotonic seconds)."""
+        self._proposes_again: dict[tuple[str, str], float] = {}
+        """Of a source and a sink of which one did not answer: when both are asked again for a statement."""
 
-    def alter(self, parts: FeedParts, span: Span, claim: Claim, positions: Positions) -> None:
+    def alter(self, parts: FeedParts, span: Span, claim: Claim, positions: Positions) -> str:
         """Make the table take what the span's last batch was refused for, if the feed evolves its tables.
 
-        If it does not, the error of a table that lacks columns is raised again with the statement that adds them.
+        If it does not, return what a user should do about columns that the table lacks. Other partitions of the table
+        are written until then, so that is not an error.
+
         Where changes may be set aside, those that no alteration makes possible are, once the span has failed often
         enough. Raises SinkError, SourceError.
         """
+        if not parts.spec.evolves_tables:
+            return self._proposed(parts, span, claim)
+        self._alter(parts, span, claim, positions)
+        return ""
+
+    def _alter(self, parts: FeedParts, span: Span, claim: Claim, positions: Positions) -> None:
         spec, plan = parts.spec, span.task.plan
-        if not spec.evolves_tables:
-            self._propose(spec, span)
-            return
         said = tables_said(self._source, spec, [plan])
         kept = _kept(parts.sink, claim)
         lake = _lake(parts.sink, claim, positions)
@@ -106,20 +112,19 @@ class AlteredTables:
         self._add_or_fit(parts, span, claim, positions, said, kept)
         _keep(parts.sink, claim, positions, kept, numbers)
 
-    def _propose(self, spec: FeedSpec, span: Span) -> None:
-        """Raise NotAlteredError with the statement that a user should run. A source that cannot be asked is not."""
-        plan, database = span.task.plan, _spelled(spec)
-        if not span.lacking or _is_borne(spec, span) or self._clock() < self._asked_again.get(database, 0.0):
-            return
+    def _proposed(self, parts: FeedParts, span: Span, claim: Claim) -> str:
+        """The statement that a user should run; empty if the source or the sink cannot be asked for it now."""
+        spec, plan = parts.spec, span.task.plan
+        places = (_spelled(spec), _sink_of(spec))
+        if not span.lacking or _is_borne(spec, span) or self._clock() < self._proposes_again.get(places, 0.0):
+            return ""
         said, described = tables_said(self._source, spec, [plan]), event_schemas(self._source, spec, [plan])
         try:
-            advice = proposed_columns(spec, plan, span.lacking, said, described)
+            return proposed_columns(spec, plan, span.lacking, said, described, _kept(parts.sink, claim))
         except (SourceError, SinkError) as error:
-            self._asked_again[database] = self._clock() + SOURCE_PAUSE_SECONDS
+            self._proposes_again[places] = self._clock() + SOURCE_PAUSE_SECONDS
             _log.info("span %s: no statement is proposed for its columns: %s", span.id, error)
-            return
-        if advice:
-            raise NotAlteredError(advice)
+            return ""
 
     def _add_or_fit(  # noqa: PLR0917 - what one attempt knows
         self, parts: FeedParts, span: Span, claim: Claim, positions: Positions, said: Said, kept: KnownColumns
@@ -233,6 +238,10 @@ def _renamed(sink: Sink, claim: Claim, kept: KnownColumns, numbers: ColumnNumber
 def _spelled(spec: FeedSpec) -> str:
     database = spec.source.database
     return "" if database is None else database.dsn or database.connection or ""
+
+
+def _sink_of(spec: FeedSpec) -> str:
+    return spec.sink.dsn or spec.sink.connection or ""
 
 
 def _kept(sink: Sink, claim: Claim) -> KnownColumns:

@@ -212,8 +212,7 @@ class SpanLifecycle:
         with self._asked(span) as parts:
             check_table(self._source, parts, span.task.plan, claim)
             positions = _claimed(parts.sink, claim) if span.primary else parts.sink.positions(claim)
-            if span.primary:
-                self._altered.alter(parts, span, claim, positions)
+            advice = self._altered.alter(parts, span, claim, positions) if span.primary else ""
         copying = maintained = maintain_at = None
         if span.primary and span.task.copy is not None:
             copying = self._copy_rows(span, span.task.copy, claim, positions)
@@ -242,6 +241,7 @@ class SpanLifecycle:
             copying=copying,
             maintain_at=maintain_at,
             maintained=maintained,
+            advice=advice,
         )
 
     def _copy_rows(self, span: Span, order: CopyOrder, claim: Claim, positions: Positions) -> str | None:

@@ -5,12 +5,12 @@ feed does not name the source database, from the schemas of the events.
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 from headgate.config.feed import FeedSpec
 from headgate.databases.kinds import KINDS
 from headgate.records.control import SpanPlan
-from headgate.records.name_lists import shown_names
+from headgate.records.spans import table_of
+from headgate.sinks.known_columns import KnownColumns
 from headgate.sinks.registry import target_of
 from headgate.sinks.relational.session import as_sink_errors
 from headgate.sources.database import as_source_errors, source_target
@@ -27,15 +27,14 @@ from headgate.tables.statement import Definition
 
 __all__ = ["proposed_columns"]
 
-_THEN: Final = "The table then continues by itself"
 
-
-def proposed_columns(
-    spec: FeedSpec, plan: SpanPlan, lacking: Mapping[str, str], said: Said, schema_of: SchemaOf
+def proposed_columns(  # noqa: PLR0917 - what one attempt knows
+    spec: FeedSpec, plan: SpanPlan, lacking: Mapping[str, str], said: Said, schema_of: SchemaOf, kept: KnownColumns
 ) -> str:
     """What a user should run at the sink; empty if the table has the columns, or nothing describes them.
 
-    ``lacking``: column → how the change's event describes its values. Raises SinkError, SourceError.
+    ``lacking``: column → how the change's event describes its values. ``kept``: what the sink keeps of the table's
+    columns. Raises SinkError, SourceError.
     """
     shape = spec_of(spec, plan).columns
     is_own = any(name in shape.set or shape.source(name) in shape.mask for name in lacking)
@@ -55,18 +54,17 @@ def proposed_columns(
             missing=with_target_names(missing, shape),
             types=chosen_types(spec, [plan], at_sink).get(place, {}),
             shown=at_sink.shown(plan.table),
+            kept=kept,
             masked=frozenset(map(shape.target, shape.mask)),
         )
     alteration = plan_alteration(shaped_definition(definition, shape), target, lacking, known)
+    if alteration.lost:
+        resync = f"`headgate table resync {spec.feed} {table_of(plan.span)}`"
+        return f"{'; '.join(alteration.lost)}. Add it again, then copy all rows: {resync}"
     if alteration.refusals:
-        return f"{'; '.join(alteration.refusals)}. {_THEN}"
+        return "; ".join(alteration.refusals)
     statements = [*needed_first([alteration], known.sink), *alteration.statements] if alteration.statements else []
-    if not statements:
-        return ""
-    return (
-        f"table {plan.table} has no column {shown_names(list(lacking))}, which changes of topic {plan.topic} have. "
-        f"Run at the sink: {' '.join(f'{statement};' for statement in statements)} {_THEN}"
-    )
+    return f"Run at the sink: {' '.join(f'{statement};' for statement in statements)}" if statements else ""
 
 
 def _source(

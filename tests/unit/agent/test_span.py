@@ -480,3 +480,15 @@ def test_columns_that_a_batch_lacked_are_known_until_it_is_opened_again() -> Non
     opened = decide(again, Opened(refused.task.epoch, refused.primary, {0: 5}), 2.0).span
     assert opened is not None
     assert opened.lacking == {}
+
+
+def test_advice_about_columns_goes_with_the_error_of_the_next_batch_that_lacks_some() -> None:
+    reopening = replace(written(), phase=Phase.CLAIMING)
+    opened = decide(reopening, Opened(Epoch(1, 1), primary=True, positions={0: 5, 1: 7}, advice="Run it"), 0.0).span
+    assert opened is not None
+    assert opened.phase is Phase.CLAIMED, "the other partition is written"
+    for lacking, text in (({"c": "int32"}, "it failed. Run it"), ({}, "it failed")):
+        over = replace(result("sink_column_missing", retryable=True), error="it failed", lacking=lacking)
+        failed = decide(replace(opened, phase=Phase.WRITING), BatchOver(over, {}), 0.0).span
+        assert failed is not None
+        assert failed.error == ("sink_column_missing", text, True)

@@ -14,11 +14,11 @@ from headgate.records.control import Epoch, SpanPlan
 from headgate.replication import altered_tables
 from headgate.replication.altered_tables import SOURCE_PAUSE_SECONDS, AlteredTables
 from headgate.replication.span_table import FAILURES_BORNE
-from headgate.sinks.contract import Claim, FeedIdentity
+from headgate.sinks.contract import Claim, FeedIdentity, SinkUnavailableError
 from headgate.sinks.known_columns import ColumnNumbers, KnownColumns
 from headgate.sources.database import SourceDatabaseError
 from headgate.tables.alteration import Alteration
-from headgate.tables.evolution import NotAlteredError, ResyncNeededError, StillRefusedError
+from headgate.tables.evolution import ResyncNeededError, StillRefusedError
 
 CLAIM = Claim(FeedIdentity("c", "0-1", "f"), "s.t", "t", Epoch(1, 1), 1, {0: 0})
 PLAN = SpanPlan(span="s.t", topic="t", table="s.t", start={0: 0})
@@ -78,11 +78,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str]]:
 REFUSED = ("value_refused", "the value", True)
 
 
-def run(tables: str, on_bad_change: str = "fail", failures: int = 1, *, is_refused: bool = False) -> None:
+def run(tables: str, on_bad_change: str = "fail", failures: int = 1, *, is_refused: bool = False) -> str:
     span = Span(TASK, 1, primary=True, phase=Phase.OPENING, since=0.0, failures={0: failures})
     span = replace(span, error=REFUSED) if is_refused else replace(span, lacking={"c": "int32"})
     parts = SimpleNamespace(spec=parse_feed(FEED % (tables, on_bad_change)), sink=Sink())
-    AlteredTables(None).alter(parts, span, CLAIM, {0: 5})  # type: ignore[arg-type]
+    return AlteredTables(None).alter(parts, span, CLAIM, {0: 5})  # type: ignore[arg-type]
 
 
 def test_a_feed_that_evolves_its_tables_adds_what_a_batch_has_lacked(asked: list[Mapping[str, str]]) -> None:
@@ -95,20 +95,45 @@ def test_other_feeds_wait_for_a_user_who_gets_the_statement(
     asked: list[Mapping[str, str]], tables: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(altered_tables, "proposed_columns", lambda *_: "Run ALTER TABLE")
-    with pytest.raises(NotAlteredError, match=r"^Run ALTER TABLE$") as stopped:
-        run(tables)
-    assert (asked, stopped.value.code, stopped.value.retryable) == ([], "sink_column_missing", True)
-    run(tables, "quarantine", FAILURES_BORNE)  # it is set aside
+    assert (run(tables), asked) == ("Run ALTER TABLE", [])
+    assert run(tables, "quarantine", FAILURES_BORNE) == "", "it is set aside"
     monkeypatch.setattr(altered_tables, "proposed_columns", lambda *_: "")
-    run(tables)  # the table has the column by now
+    assert run(tables) == "", "the table has the column by now"
 
 
-def test_a_source_that_cannot_be_asked_for_a_statement_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ask(*_: Any) -> str:
-        raise SourceDatabaseError("no answer")
+@pytest.mark.parametrize("error", [SourceDatabaseError("no answer"), SinkUnavailableError("no answer")])
+def test_a_place_that_cannot_be_asked_for_a_statement_is_asked_once_a_minute(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, proposes = Agent(monkeypatch, AFTER), 0
 
-    monkeypatch.setattr(altered_tables, "proposed_columns", ask)
-    run("create")
+    def propose(*_: Any) -> str:
+        nonlocal proposes
+        proposes += 1
+        raise error
+
+    monkeypatch.setattr(altered_tables, "proposed_columns", propose)
+    for _ in range(2):
+        assert agent.proposed("dbname=y") == ""
+    assert proposes == 1
+    agent.proposed("dbname=z")
+    assert proposes == 2, "another sink may answer"
+    agent.now = SOURCE_PAUSE_SECONDS
+    agent.proposed("dbname=y")
+    assert proposes == 3
+
+
+def test_a_place_that_cannot_be_asked_for_a_statement_does_not_hide_replaced_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def propose(*_: Any) -> str:
+        raise SinkUnavailableError("no answer")
+
+    monkeypatch.setattr(altered_tables, "proposed_columns", propose)
+    agent = Agent(monkeypatch, AFTER)
+    agent.proposed("dbname=y")
+    with pytest.raises(ResyncNeededError):
+        agent.claim(Sink(FILLED))
 
 
 def test_a_change_that_may_be_set_aside_is_not_held_for_ever(asked: list[Mapping[str, str]]) -> None:
@@ -154,6 +179,13 @@ class Agent:
         if isinstance(self.numbers, Exception):
             raise self.numbers
         return self.numbers
+
+    def proposed(self, sink: str) -> str:
+        """What is proposed for a column that a feed into that sink, which is altered by a user, lacks."""
+        feed = parse_feed((FEED % ("create", "fail")).replace("dbname=y", sink))
+        span = Span(TASK, 1, primary=True, phase=Phase.OPENING, since=0.0, lacking={"c": "int32"})
+        parts: Any = SimpleNamespace(spec=feed, sink=Sink())
+        return self.altered.alter(parts, span, CLAIM, {0: 5})
 
     def claim(
         self, sink: Sink, copy: str | None = None, position: int = 5, lacking: Mapping[str, str] | None = None

@@ -146,7 +146,8 @@ class Opened(msgspec.Struct, frozen=True):
     and ``limits_at`` as in Limited.
     ``copying``: how far the whole table is copied that the task names, in words; None once it is.
     ``maintain_at``: when the sink's table must be maintained next (monotonic seconds), if it is; ``maintained``: how
-    it was maintained in this call, if it was.
+    it was maintained in this call, if it was. ``advice``: what a user should do so that the table takes the span's last
+    batch, empty if nothing is known.
     """
 
     epoch: Epoch
@@ -163,6 +164,7 @@ class Opened(msgspec.Struct, frozen=True):
     copying: str | None = None
     maintain_at: float | None = None
     maintained: MaintenanceReport | None = None
+    advice: str = ""
 
 
 class Settled(msgspec.Struct, frozen=True):

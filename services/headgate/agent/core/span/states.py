@@ -90,7 +90,8 @@ class Span(msgspec.Struct, frozen=True):
     slow (monotonic seconds). ``losses``: how often in a row its lane was lost under it, nothing of it applied between.
     ``error``: code, text, whether trying again may help. ``target_ts`` is where the feed ends, if it does;
     ``commit_interval_seconds`` how long the sink's next commit is held back.
-    ``lacking``: columns that the sink's table lacked for its last batch (see SpanResult), until it is opened again.
+    ``lacking``: columns that the sink's table lacked for its last batch (see SpanResult), until it is opened again;
+    ``advice`` what a user should do about them, as it was when the span was opened.
     ``copying``: how far the whole table is copied, in words, while rows are left; the latest were copied at
     ``copied_at`` (monotonic seconds). ``is_maintained``: the call under way maintains the sink's table. ``maintain_at``
     is when that is due, in monotonic seconds, if it is scheduled; ``maintain_for`` the request that asks for it;
@@ -115,6 +116,7 @@ class Span(msgspec.Struct, frozen=True):
     failures_max: int = FAILURES_MAX
     error: tuple[str, str, bool] | None = None
     lacking: Mapping[str, str] = {}
+    advice: str = ""
     progress: SpanProgress = SpanProgress()
     copying: str | None = None
     copied_at: float = 0.0

@@ -147,6 +147,7 @@ def go_on(span: Span, given: Opened, now: float) -> Step:
 def _seen(span: Span, given: Opened) -> dict[str, Any]:
     progress = opened(span.progress, given)
     seen: dict[str, Any] = {"claimed": given.primary, "target_ts": given.target_ts, "lacking": {}}
+    seen["advice"] = given.advice
     seen["commit_interval_seconds"] = given.commit_interval_seconds
     seen["copying"] = given.copying if span.task.copy is not None else None
     seen |= _kept_up(span, given)
@@ -227,7 +228,8 @@ def adopt_failed(span: Span, given: BatchOver, now: float) -> Step:
     """What the batch has made visible before its error."""
     result = given.result
     assert result is not None  # noqa: S101 - a batch without a result of it reports no error
-    why = Failed(result.error_code or "", result.error or "", result.retryable)
+    text = ". ".join(filter(None, (result.error, span.advice if result.lacking else "")))
+    why = Failed(result.error_code or "", text, result.retryable)
     done = replace(_adopted(span, result, now), lacking=result.lacking)
     return _failed(done, why, now, held=result.held)
 
