@@ -27,8 +27,8 @@ def delete(*, change: Destruction, output: Format = Output.TABLE, cluster: Clust
     """Delete the control topics and the consumer groups of a cluster, and with them all that Headgate knows.
 
     Refused while there are feeds, change logs or pending schema changes, and while a service runs. Their commands
-    delete the positions in sinks and the topics of change logs. Target tables keep their rows. What stays behind is
-    named, with what removes it.
+    delete the positions in sinks and the topics of change logs. Target tables keep their rows. At its end the command
+    lists what it leaves, and how to remove that. It fails if consumer groups are left.
 
     Example: headgate topic delete --dry-run
     """
@@ -45,19 +45,28 @@ def delete(*, change: Destruction, output: Format = Output.TABLE, cluster: Clust
         permit = permitted(change, f"delete the control topics {settings.prefix}…{lost}{also}", output, facts)
         if permit is None:
             return
-        kept = _deleted(log, settings.cluster, groups, permit)
+        left = _deleted(log, settings.cluster, groups, permit)
+    deleted = [group for group in groups if group not in left]
     if output is Output.TABLE:
+        also = f" and {number_of(len(deleted), 'consumer group')}" if deleted else ""
         note(f"the {len(topics)} control topics {settings.prefix}…{also} are deleted")
-        for line in [*kept, _LEFT]:
-            note(line)
+        note(_LEFT)
     else:
-        show_value(output, {**facts, "status": "done", "left": kept})
+        status = "incomplete" if left else "done"
+        show_value(output, {**facts, "groups": deleted, "status": status, "left": list(left.values())})
+    if left:
+        raise CommandError(
+            ExitCode.REQUEST_FAILED,
+            f"{number_of(len(left), 'consumer group')} {'is' if len(left) == 1 else 'are'} left. Delete with "
+            "kafka-consumer-groups --delete --group GROUP:\n" + "\n".join(left.values()),
+        )
 
 
 _LEFT: Final = """\
-This is left, because Headgate does not know any more where it is (docs/howto/remove.md):
-  at each sink, and where schemas were changed: DROP SCHEMA headgate CASCADE (MariaDB, MySQL: DROP DATABASE headgate),
-  and in the cluster of a Kafka sink the topic headgate-sink-progress, once no other cluster writes there
+The rest is yours to remove, because Headgate no longer knows its places (docs/howto/remove.md):
+  if no other cluster writes to a sink: DROP SCHEMA headgate CASCADE there (MariaDB, MySQL: DROP DATABASE headgate);
+  at a Kafka sink delete the topic headgate-sink-progress
+  the same schema where schemas were changed, if no other cluster changes them there
   at each source: the connector, its publication and its replication slot, which retains WAL
   in Kafka: the rights (ACLs) of Headgate's users"""
 
@@ -67,11 +76,15 @@ def _groups(log: KafkaLog, cluster: str) -> list[str]:
         return groups_of_cluster(log.connection, cluster)
 
 
-def _deleted(log: KafkaLog, cluster: str, groups: Sequence[str], _permit: Permit) -> list[str]:
-    """Delete both. Returns why some groups are left."""
-    with waiting("the control topics to be deleted"):
+def _deleted(log: KafkaLog, cluster: str, groups: Sequence[str], _permit: Permit) -> dict[str, str]:
+    """Delete both. Returns groups that are left, and why.
+
+    The groups first: without the topics the command cannot be repeated.
+    """
+    with waiting("the consumer groups and control topics to be deleted"):
+        left = delete_groups(log.connection, groups)
         delete_topics(log.connection, cluster)
-        return delete_groups(log.connection, groups)
+    return left
 
 
 def refuse_if_needed(snapshot: Snapshot) -> None:

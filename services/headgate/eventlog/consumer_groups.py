@@ -1,39 +1,74 @@
-"""Consumer groups that a cluster's services leave at the brokers: those of views, of feeds' positions and of ingest."""
+"""Consumer groups that a cluster's services leave at the brokers: those that their rights name (config/rights.py)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
-from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection, code_of
+from headgate.config.rights import RIGHTS, Resource
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection, code_of, reason_of
 from headgate.eventlog.log import LogError
+from headgate.eventlog.topics import topic_name
 
-__all__ = ["delete_groups", "groups_of_cluster"]
+__all__ = ["delete_groups", "groups_among", "groups_of_cluster"]
 
-_KINDS: Final = ("feed", "views", "ingest")
-"""The word behind the cluster's name (docs/configuration.md, rights)."""
+_PREFIXES: Final = tuple(
+    dict.fromkeys(name for right in RIGHTS if right.resource is Resource.GROUP for name in right.names)
+)
+"""With ``{cluster}`` for the cluster's name."""
+
+_OF_EACH_CLUSTER: Final = "announce"
+"""A control topic: a cluster exists if this one does."""
 
 _GONE: Final = frozenset({KafkaError.GROUP_ID_NOT_FOUND})
 
 
 def groups_of_cluster(connection: KafkaConnection, cluster: str) -> list[str]:
-    """The groups of the cluster that this user may see, sorted. Raises LogError."""
+    """The groups of the cluster that this user may see, sorted. Raises LogError, also if some brokers do not answer."""
     future = connection.admin.list_consumer_groups(request_timeout=ADMIN_SECONDS_MAX)
     found = connection.wait("listing consumer groups", future)
-    prefixes = tuple(f"{cluster}.{kind}." for kind in _KINDS)
-    return sorted(group.group_id for group in found.valid if group.group_id.startswith(prefixes))
+    if found.errors:
+        whys = "; ".join(sorted({reason_of(error) for error in found.errors}))
+        raise LogError(
+            f"listing consumer groups on Kafka at {connection.bootstrap_servers}: some brokers have not answered: "
+            f"{whys}. Try again"
+        )
+    try:
+        topics = connection.admin.list_topics(timeout=ADMIN_SECONDS_MAX).topics
+    except KafkaException as error:
+        raise connection.failed("listing topics", error) from error
+    return groups_among((group.group_id for group in found.valid), cluster, topics)
 
 
-def delete_groups(connection: KafkaConnection, groups: Sequence[str]) -> list[str]:
-    """Delete groups. Returns why some are left, a sentence each: a client is in one, or the user lacks the right."""
+def groups_among(groups: Iterable[str], cluster: str, topics: Iterable[str]) -> list[str]:
+    """Those of the cluster, sorted. ``topics``: all topics, which show the names of other clusters.
+
+    Names may contain dots: ``prod.feed.views.1`` is a group of cluster ``prod.feed`` if there is one, else of ``prod``.
+    """
+    suffix = topic_name("", _OF_EACH_CLUSTER)
+    others = [
+        topic.removesuffix(suffix) for topic in topics if topic.startswith(f"{cluster}.") and topic.endswith(suffix)
+    ]
+    others_prefixes = tuple(prefix for other in others if other != cluster for prefix in _prefixes(other))
+    return sorted(
+        group for group in groups if group.startswith(_prefixes(cluster)) and not group.startswith(others_prefixes)
+    )
+
+
+def _prefixes(cluster: str) -> tuple[str, ...]:
+    return tuple(prefix.format(cluster=cluster) for prefix in _PREFIXES)
+
+
+def delete_groups(connection: KafkaConnection, groups: Sequence[str]) -> dict[str, str]:
+    """Delete groups. Returns those that are left, and why: a client is in one, or the user lacks the right."""
     if not groups:
-        return []
-    left = []
+        return {}
+    left = {}
     futures = connection.admin.delete_consumer_groups(list(groups), request_timeout=ADMIN_SECONDS_MAX)
     for group, future in sorted(futures.items()):
         try:
             connection.wait(f"deleting consumer group {group}", future)
         except LogError as error:
             if code_of(error) not in _GONE:
-                left.append(str(error))
+                left[group] = str(error)
     return left

@@ -1,8 +1,8 @@
 """``headgate topic delete`` on a real broker: everything that still needs the control topics is named first."""
 
 import json
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -47,6 +47,21 @@ def leave_group(settings: Settings, name: str) -> None:
     consumer.close()
 
 
+@contextmanager
+def member_of(settings: Settings, name: str) -> Iterator[None]:
+    consumer = Consumer({"bootstrap.servers": settings.bootstrap, "group.id": name})
+    consumer.subscribe([f"{settings.prefix}announce"])
+    eventually(lambda: consumer.poll(0.1) is None and has_members(settings, name), "it has joined")
+    yield
+    consumer.close()
+
+
+def has_members(settings: Settings, name: str) -> bool:
+    admin = AdminClient({"bootstrap.servers": settings.bootstrap})
+    future = admin.describe_consumer_groups([name], request_timeout=ANSWER_SECONDS)[name]
+    return bool(future.result(ANSWER_SECONDS).members)
+
+
 def test_what_needs_the_topics_is_named_and_they_stay(settings: Settings, log: KafkaLog) -> None:
     change_log = SetRecorded(0, "orders", None, 4, 1, (), ())
     facts = [
@@ -88,6 +103,15 @@ def test_a_cluster_is_deleted_once_its_services_have_ended(settings: Settings, l
     assert len(json.loads(dry.stdout)["topics"]) == len(CONTROL_TOPICS)
     assert len(present(settings)) == len(CONTROL_TOPICS)
 
+    with member_of(settings, group):
+        deleted = headgate("topic", "delete", "--yes", "-o", "json")
+    assert deleted.exit_code == ExitCode.REQUEST_FAILED, deleted.stderr
+    assert "1 consumer group is left" in deleted.stderr
+    assert (group in deleted.stderr, json.loads(deleted.stdout)["groups"]) == (True, [])
+    assert (present(settings), own_groups(settings)) == (set(), [group])
+
+    assert headgate("topic", "create").exit_code == 0
+    eventually(lambda: not has_members(settings, group), "the member has left")
     deleted = headgate("topic", "delete", "--yes")
     assert deleted.exit_code == 0, deleted.stderr
     assert "DROP SCHEMA headgate CASCADE" in " ".join(deleted.stderr.split())
