@@ -1,17 +1,17 @@
-"""What was perhaps meant by a name that an owner does not know: its refusal, with the names on the control topics.
+"""Adds the nearest known name to the refusal of a request whose name does not exist.
 
 Owners know the names of their own shard. The topics have all of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Final
 
 from headgate.app.exit_codes import CommandError
 from headgate.cli.lookup import find_agent, find_feed, find_migration, find_set, find_table
 from headgate.cli.snapshots import read_snapshot
-from headgate.eventlog.log import Log, LogError, Partition
+from headgate.eventlog.log import Log, LogError
 from headgate.eventlog.sharding import ANNOUNCE
-from headgate.eventlog.snapshot import Snapshot
+from headgate.eventlog.snapshot import Snapshot, all_partitions
 from headgate.records.base import Record
 from headgate.records.control import OperationKind, OperationRequested
 from headgate.records.generation import (
@@ -34,16 +34,37 @@ from headgate.runtime.requests import Request, RequestError, RequestRefusedError
 __all__ = ["with_candidates"]
 
 
-def with_candidates(log: Log, request: Request, error: RequestError) -> RequestError:
-    """The error, which names the nearest name if it is about one that does not exist."""
-    if not isinstance(error, RequestRefusedError) or code_in(error.reason) != NOT_FOUND or _creates(request.record):
-        return error
+def with_candidates(log: Log, refused: Sequence[tuple[Request, RequestError]]) -> list[RequestError]:
+    """The errors in the same order, with the nearest name in those about a name that does not exist.
+
+    The control topics are read once for all of them.
+    """
+    unknown = [request for request, error in refused if _is_of_a_name(request, error)]
+    if not unknown:
+        return [error for _, error in refused]
     try:
-        _find(read_snapshot(log, _partitions(log, request)), request)
+        snapshot = read_snapshot(
+            log, all_partitions(log, sorted({topic for each in unknown for topic in _topics(each)}))
+        )
+    except LogError:  # the refusal itself is what counts
+        return [error for _, error in refused]
+    return [
+        _with_candidate(snapshot, request, error) if _is_of_a_name(request, error) else error
+        for request, error in refused
+    ]
+
+
+def _is_of_a_name(request: Request, error: RequestError) -> bool:
+    """Whether the error is that a name does not exist, which the request itself does not create."""
+    is_unknown = isinstance(error, RequestRefusedError) and code_in(error.reason) == NOT_FOUND
+    return is_unknown and not _creates(request.record)
+
+
+def _with_candidate(snapshot: Snapshot, request: Request, error: RequestError) -> RequestError:
+    try:
+        _find(snapshot, request)
     except CommandError as found:
         return RequestRefusedError(request.what, coded(NOT_FOUND, str(found)))
-    except LogError:  # the refusal itself is what counts
-        return error
     return error
 
 
@@ -65,12 +86,10 @@ _CREATING: Final = frozenset(
 )
 
 
-def _partitions(log: Log, request: Request) -> Iterator[Partition]:
+def _topics(request: Request) -> tuple[str, ...]:
     """The control topics that have names of the kind that the request has."""
-    if isinstance(request.record, OperationRequested):
-        yield ANNOUNCE
-    for number in range(1 if request.partition.topic == "migration" else log.shards):
-        yield Partition(request.partition.topic, number)
+    topic = request.partition.topic
+    return (ANNOUNCE.topic, topic) if isinstance(request.record, OperationRequested) else (topic,)
 
 
 def _find(snapshot: Snapshot, request: Request) -> None:

@@ -1,4 +1,4 @@
-"""``headgate feed apply``: create and change the feeds of a cluster to match the files of a folder."""
+"""``headgate feed apply``: create and change the feeds of a cluster to match a folder or standard input."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +17,7 @@ from headgate.cli.output import Output, note, show_value
 from headgate.cli.rendering import print_plain
 from headgate.cli.requests import OutcomeOptions, ask, operation
 from headgate.cli.snapshots import read_snapshot
+from headgate.config.given_files import STANDARD_INPUT
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Log
 from headgate.eventlog.snapshot import Snapshot, all_partitions
@@ -53,15 +54,15 @@ def apply(
         ),
     ],
     *,
-    prune: Annotated[bool, typer.Option("--prune", help="delete the feeds that are not in FOLDER")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="delete the feeds that are not given")] = False,
     change: Destruction,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Create and change feeds to match the files of a folder.
+    """Create and change feeds to match those in a folder or on standard input.
 
     Shows what differs first. A feed that runs is paused for its change and resumed; one that is paused stays paused.
-    Feeds that are not in FOLDER stay, unless --prune is given, which needs --yes where no terminal can be asked. If a
+    Feeds that are not given stay, unless --prune is used, which needs --yes where no terminal can be asked. If a
     feed is refused, the others are still applied.
 
     Example: headgate feed apply feeds/ --prune --dry-run
@@ -70,7 +71,7 @@ def apply(
     with connected(cluster) as (settings, log):
         known = _feeds_of_people(read_snapshot(log, all_partitions(log, (FeedKey.topic, MigrationKey.topic))))
         steps = planned(wanted, known, prune=prune)
-        _show_steps(steps, outcome.output)
+        _show_steps(steps, "on standard input" if folder == STANDARD_INPUT else "in the folder", outcome.output)
         permit = _agreed(change, steps)
         if permit is None:
             results = [_rehearsed(log, settings.prefix, step) for step in steps]
@@ -121,12 +122,12 @@ def _failed(step: Step, error: RequestError | CommandError) -> Result:
     return Result(step, "failed", str(error), exit_code_of(error) or ExitCode.BUG)
 
 
-def _show_steps(steps: Sequence[Step], output: Output) -> None:
+def _show_steps(steps: Sequence[Step], where: str, output: Output) -> None:
     """For people: a line for each feed, with what changes below it."""
     if output is not Output.TABLE:
         return
     for step in steps:
-        gone = " is not in the folder" if step.spec is None else ""
+        gone = f" is not {where}" if step.spec is None else ""
         print_plain(f"{_SIGNS[step.act]} {step.feed}{gone}")
         for each in step.differences:
             before, after = (msgspec.json.encode(value).decode() for value in (each.before, each.after))

@@ -20,7 +20,7 @@ from headgate.cli.requests import (
     show_settled,
 )
 from headgate.cli.snapshots import read_snapshot
-from headgate.config.given_files import given_bytes
+from headgate.config.given_files import given_bytes, shown_name
 from headgate.config.start_offsets import StartOffsetsError, as_json, parse_start_offsets
 from headgate.config.times import NotATimeError, parse_ts
 from headgate.config.wording import nearest
@@ -103,7 +103,8 @@ def _start_json(start: str) -> str:
         ) from error
     except StartOffsetsError as error:
         raise typer.BadParameter(
-            f'{start} is not a valid list of offsets: {error}. Write JSON like {{"shop.public.orders": {{"0": 17}}}}',
+            f"{shown_name(Path(start))} is not a valid list of offsets: {error}. Write JSON like "
+            '{"shop.public.orders": {"0": 17}}',
             param_hint="--from",
         ) from error
 

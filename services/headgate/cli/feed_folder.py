@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
+import yaml
 
 from headgate.config.feed import FeedSpec, FeedSpecError, feed_text, load_feed, parse_feed
 from headgate.config.feed_differences import Difference, differences, with_skips_of
@@ -82,7 +83,11 @@ def _files(folder: Path) -> Iterator[tuple[str, Load]]:
 
 def _documents() -> Iterator[tuple[str, Load]]:
     """The YAML documents of standard input. Raises FeedSpecError."""
-    for number, text in enumerate(documents_of(feed_text(STANDARD_INPUT)), start=1):
+    try:
+        documents = documents_of(feed_text(STANDARD_INPUT))
+    except yaml.YAMLError as error:
+        raise FeedSpecError(f"{shown_name(STANDARD_INPUT)}: not YAML: {error}") from error
+    for number, text in enumerate(documents, start=1):
         name = f"{shown_name(STANDARD_INPUT)}, document {number}"
         yield name, partial(_parsed, name, text)
 

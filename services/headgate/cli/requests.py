@@ -90,7 +90,8 @@ def ask_owner(log: Log, request: Request, timeout_seconds: float, _permit: Permi
         with waiting(_awaited(request)) as on_status:
             return services.ask(log, request, timeout_seconds, client=CLIENT, on_status=on_status)
     except RequestError as error:
-        raise with_candidates(log, request, error) from error
+        (found,) = with_candidates(log, [(request, error)])
+        raise found from error
 
 
 def _awaited(request: Request) -> str:
@@ -151,16 +152,16 @@ def ask_shards(
     """
     requests = [feed_request(request, shard, uuid4().hex) for shard in shards]
     done: dict[int, RequestSettled] = {}
-    errors: dict[int, RequestError] = {}
+    refused: dict[int, tuple[Request, RequestError]] = {}
     with waiting(_awaited(requests[0])) as on_status:
         answers = ask_all(log, requests, timeout_seconds, client=CLIENT, on_status=on_status)
     for shard, request_of_shard, answer in zip(shards, requests, answers, strict=True):
         if isinstance(answer, RequestError):
-            errors[shard] = with_candidates(log, request_of_shard, answer)
+            refused[shard] = request_of_shard, answer
         else:
             done[shard] = answer
-    if errors:
-        raise _gathered(done, errors)
+    if refused:
+        raise _gathered(done, dict(zip(refused, with_candidates(log, [*refused.values()]), strict=True)))
     return done
 
 

@@ -15,7 +15,7 @@ import yaml
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.lookup import not_found
-from headgate.config.given_files import given_bytes
+from headgate.config.given_files import given_bytes, shown_name
 from headgate.generation.core.tokens import MAX_TOKEN, MIN_TOKEN, Sharding
 from headgate.generation.timestamps.core.rings import TOKENS_MAX, RingError, owners_of
 from headgate.records.timestamps import RingNode
@@ -40,9 +40,10 @@ def read_ring(path: Path) -> tuple[RingNode, ...]:
     try:
         given = msgspec.convert(yaml.safe_load(given_bytes(path)), _Ring)
     except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
-        raise CommandError(ExitCode.SETTING, f"ring file {path}: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise CommandError(ExitCode.SETTING, f"ring in {shown_name(path)}: {why}") from error
     nodes = tuple(RingNode(node.name, node.shards, node.ignore_msb, node.tokens) for node in given.nodes)
-    return _checked(nodes, f"ring file {path}: ")
+    return _checked(nodes, f"ring in {shown_name(path)}: ")
 
 
 def ring_of(nodes: int, vnodes: int, shards: int, ignore_msb: int) -> tuple[RingNode, ...]:

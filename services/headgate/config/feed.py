@@ -408,8 +408,8 @@ def feed_text(path: Path) -> str:
         return given_bytes(path).decode()
     except OSError as error:
         raise FeedSpecError(
-            f"{path}: {error.strerror}. Give a feed in a YAML file, or - for standard input; `headgate feed init` "
-            "writes one"
+            f"{shown_name(path)}: {error.strerror}. Give a feed in a YAML file, or - for standard input; "
+            "`headgate feed init` writes one"
         ) from error
     except UnicodeDecodeError as error:
         raise FeedSpecError(f"{shown_name(path)} is not UTF-8 text. Give a feed in YAML") from error

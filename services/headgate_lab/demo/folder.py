@@ -90,6 +90,17 @@ def _kafka_log(file: Path) -> Iterator[None]:
         handler.close()
 
 
+def _remove_all_but_logs(folder: Path) -> None:
+    """A database or a broker writes its log beside its data, and errors name that file."""
+    for entry in list(folder.iterdir()):
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        elif entry.suffix != ".log":
+            entry.unlink()
+    if not any(folder.iterdir()):
+        folder.rmdir()
+
+
 def _clear(folder: Path, say: Callable[[str], None], *, keep: bool, failed: bool) -> None:
     """Remove the folder; keep the logs of what failed, and everything if asked to."""
     if keep:
@@ -102,7 +113,7 @@ def _clear(folder: Path, say: Callable[[str], None], *, keep: bool, failed: bool
         if entry.name == "logs":
             continue
         if entry.is_dir():
-            shutil.rmtree(entry)
+            _remove_all_but_logs(entry)
         else:
             entry.unlink()
     say(f"the services' logs are kept in {folder / 'logs'}")

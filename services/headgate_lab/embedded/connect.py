@@ -107,7 +107,7 @@ class ConnectWorker:
             time.sleep(_POLL_SECONDS)
         raise EmbeddedError(f"connector {name} does not run after {seconds:.0f} s: {status or 'no status'}")
 
-    def failed(self, name: str, part: Mapping[str, Any]) -> "ConnectorFailedError":
+    def failed(self, name: str, part: Mapping[str, object]) -> "ConnectorFailedError":
         """The error about a connector, or a task of it, that has failed."""
         return ConnectorFailedError(
             f"connector {name} failed: {cause_in(str(part.get('trace', '')))}. The whole trace is in the logs in "

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from headgate.app.exit_codes import ExitCode
 from headgate.cli.feed_folder import Act, planned, read_folder
 from headgate.cli.main import app
-from headgate.config.feed import FeedSpecError, SkippedRecord, parse_feed
+from headgate.config.feed import FeedSpecError, SkippedRecord, load_feed, parse_feed
 from headgate.migration.core.feed_names import back_feed, forth_feed
 from headgate.records.control import FeedRecorded, OutcomeStatus, RequestSettled
 from headgate.records.keys import FeedKey
@@ -179,6 +179,21 @@ def test_the_documents_of_standard_input_are_feeds(monkeypatch: pytest.MonkeyPat
     two = "".join(f"---\n{yaml.safe_dump({**SPEC, 'feed': name})}" for name in ("one", "two"))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"# two feeds\n{two}".encode())))
     assert list(read_folder(Path("-"))) == ["one", "two"]
+
+
+def test_a_step_of_feeds_on_standard_input_speaks_of_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    answering_owners(monkeypatch).outcome = RequestSettled(1, OutcomeStatus.DONE, "", 1)
+    text = yaml.safe_dump({**SPEC, "feed": "new"})
+    done = CliRunner().invoke(app, ["feed", "apply", "-", "--timeout", "30"], input=text)
+    assert "= lake is not on standard input" in done.stdout.splitlines(), done.output
+
+
+def test_standard_input_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by ``<&-``, with which Python has no sys.stdin."""
+    monkeypatch.setattr("sys.stdin", None)
+    for read in (read_folder, load_feed):
+        with pytest.raises(FeedSpecError, match="standard input: Bad file descriptor"):
+            read(Path("-"))
 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from headgate.app.exit_codes import MEANINGS, ExitCode
+from headgate.cli import candidates
 from headgate.cli.main import app
 from headgate.cli.requests import requester
 from headgate.eventlog.log import Partition, Placed
@@ -245,6 +246,17 @@ def test_a_feed_that_was_paused_for_its_change_is_resumed_whatever_comes_of_it(
     assert says in said
     is_perhaps_paused = answers.get("resume") in (ACCEPTED, FAILED)
     assert ("Feed 'shop' may stay paused" in said) == is_perhaps_paused
+
+
+def test_the_names_are_read_once_for_all_shards(
+    owners: Owners, feed_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[object] = []
+    read = candidates.read_snapshot
+    monkeypatch.setattr(candidates, "read_snapshot", lambda *given: (reads.append(given), read(*given))[1])
+    owners.outcome = RequestSettled(1, OutcomeStatus.REFUSED, "not_found: agent 'a1x' does not exist", 1)
+    result = CliRunner().invoke(app, ["agent", "drain", "a1x", "--timeout", "30"])
+    assert ("Did you mean 'a1'?" in " ".join(result.output.split()), len(reads)) == (True, 1), result.output
 
 
 def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,11 @@ def run(end: Callable[[], None] = lambda: None, *, keep: bool = False, fail: boo
     ):
         folder = scratch.folder
         (folder / "logs" / "agent.log").write_text("said")
-        (folder / "kafka").mkdir()
+        (folder / "kafka" / "data").mkdir(parents=True)
+        (folder / "kafka" / "port").write_text("9092")
+        (folder / "kafka" / "data" / "0.log").write_text("rows")
+        (folder / "kafka" / "broker.log").write_text("a trace")
+        (folder / "target").mkdir()
         scratch.failed = fail
         end()
     return folder
@@ -49,6 +53,9 @@ def left(folder: Path) -> list[str]:
     return found
 
 
+LOGS = ["kafka", "kafka/broker.log", "logs", "logs/agent.log"]
+
+
 def test_nothing_is_left_of_a_run_that_has_ended_well_or_was_interrupted() -> None:
     assert left(run()) == []
     assert left(run(raising(KeyboardInterrupt))) == []
@@ -56,13 +63,14 @@ def test_nothing_is_left_of_a_run_that_has_ended_well_or_was_interrupted() -> No
 
 
 def test_the_logs_of_what_failed_are_left_and_everything_if_asked_for() -> None:
-    assert left(run(raising(ZeroDivisionError))) == ["logs", "logs/agent.log"]
-    assert left(run(fail=True)) == ["logs", "logs/agent.log"]
-    assert left(run(keep=True)) == ["kafka", "logs", "logs/agent.log"]
+    assert left(run(raising(ZeroDivisionError))) == LOGS
+    assert left(run(fail=True)) == LOGS
+    everything = [*LOGS, "kafka/data", "kafka/data/0.log", "kafka/port", "target"]
+    assert left(run(keep=True)) == sorted(everything)
 
 
 def test_the_logs_of_what_failed_are_left_when_the_user_ends_the_run() -> None:
-    assert left(run(raising(KeyboardInterrupt), fail=True)) == ["logs", "logs/agent.log"]
+    assert left(run(raising(KeyboardInterrupt), fail=True)) == LOGS
 
 
 def test_what_kafka_clients_log_is_in_a_file_beside_the_services_logs() -> None:

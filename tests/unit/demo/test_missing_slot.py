@@ -2,16 +2,18 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.capture.postgresql.facts import PostgresFacts, Slot
-from headgate.capture.source import Postgres
+from headgate.capture.source import Capture, Postgres
+from headgate.databases.errors import DatabaseSilentError
+from headgate_lab.demo.evaluation import running
 from headgate_lab.demo.evaluation.slot import check_slot
-from headgate_lab.embedded.connect import cause_in
+from headgate_lab.embedded.connect import ConnectorFailedError, cause_in
 
 FACTS = PostgresFacts(
     database="shop",
@@ -57,8 +59,43 @@ def test_a_connector_that_has_read_needs_its_slot(tmp_path: Path) -> None:
     [(FACTS, None), (FACTS, b""), (replace(FACTS, slots=(SLOT,)), b"offsets")],
     ids=["the first run", "nothing was read", "the slot exists"],
 )
-def test_nothing_is_wrong(tmp_path: Path, facts: Any, offsets: bytes | None) -> None:
+def test_nothing_is_wrong(tmp_path: Path, facts: PostgresFacts, offsets: bytes | None) -> None:
     check(tmp_path, facts, offsets)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            '{"slot.name": "mine", "tasks.max": 1}',
+            'tasks.max must be a text. Put its value into quotes, such as {"tasks.max": "1"}',
+        ),
+        ("[1]", "is not the configuration of a connector"),
+        ("{", "is not the configuration of a connector"),
+    ],
+)
+def test_a_connectors_file_that_was_edited_and_is_wrong(tmp_path: Path, text: str, says: str) -> None:
+    folder, connector = folder_of(tmp_path, b"offsets")
+    connector.write_text(text)
+    with pytest.raises(CommandError) as refused:
+        check_slot(folder, connector, Postgres(FACTS, ()), "shop")
+    assert str(refused.value).startswith(str(connector))
+    assert says in str(refused.value)
+
+
+def test_a_source_that_does_not_answer_does_not_hide_why_the_connector_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, connector = folder_of(tmp_path, b"offsets")
+
+    def read(*_: object) -> Capture:
+        raise DatabaseSilentError("no answer")
+
+    monkeypatch.setattr(running, "read_source", read)
+    databases = SimpleNamespace(source=None)
+    plan = SimpleNamespace(folder=folder, databases=databases, feed="shop")
+    with pytest.raises(ConnectorFailedError, match="the slot is gone"), running._slot_explained(plan, connector):
+        raise ConnectorFailedError("the slot is gone")
 
 
 TRACE = """org.apache.kafka.connect.errors.ConnectException: An exception occurred in the change event producer.

@@ -107,7 +107,7 @@ def test_a_place_that_cannot_be_asked_for_a_statement_is_asked_once_a_minute(
 ) -> None:
     agent, proposes = Agent(monkeypatch, AFTER), 0
 
-    def propose(*_: Any) -> str:
+    def propose(*_: object) -> str:
         nonlocal proposes
         proposes += 1
         raise error
@@ -126,7 +126,7 @@ def test_a_place_that_cannot_be_asked_for_a_statement_is_asked_once_a_minute(
 def test_a_place_that_cannot_be_asked_for_a_statement_does_not_hide_replaced_columns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def propose(*_: Any) -> str:
+    def propose(*_: object) -> str:
         raise SinkUnavailableError("no answer")
 
     monkeypatch.setattr(altered_tables, "proposed_columns", propose)
@@ -184,8 +184,8 @@ class Agent:
         """What is proposed for a column that a feed into that sink, which is altered by a user, lacks."""
         feed = parse_feed((FEED % ("create", "fail")).replace("dbname=y", sink))
         span = Span(TASK, 1, primary=True, phase=Phase.OPENING, since=0.0, lacking={"c": "int32"})
-        parts: Any = SimpleNamespace(spec=feed, sink=Sink())
-        return self.altered.alter(parts, span, CLAIM, {0: 5})
+        parts = SimpleNamespace(spec=feed, sink=Sink())
+        return self.altered.alter(parts, span, CLAIM, {0: 5})  # type: ignore[arg-type]
 
     def claim(
         self, sink: Sink, copy: str | None = None, position: int = 5, lacking: Mapping[str, str] | None = None

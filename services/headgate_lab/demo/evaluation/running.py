@@ -17,6 +17,7 @@ from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.capture.connector import topic_of
 from headgate.capture.files import CaptureFiles
 from headgate.capture.source import read_source
+from headgate.databases.errors import DatabaseError
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.eventlog.topics import create_topics
@@ -28,6 +29,7 @@ from headgate.records.name_lists import shown_names
 from headgate.views.rows import table_rows
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.evaluation.checks import Databases, files_of
+from headgate_lab.demo.evaluation.connector_file import connector_options
 from headgate_lab.demo.evaluation.passwords import secrets_in, write_secret
 from headgate_lab.demo.evaluation.slot import check_slot, missing_slot, slot_of
 from headgate_lab.demo.folder import ClusterAt, Scratch, scratch_parts
@@ -145,8 +147,11 @@ def _slot_explained(plan: Plan, connector: Path) -> Iterator[None]:
         slot = slot_of(connector)
         if slot is None:
             raise
-        with secrets_in(plan.folder.absolute() / SECRETS):
-            captured = read_source(plan.databases.source, [])
+        try:
+            with secrets_in(plan.folder.absolute() / SECRETS):
+                captured = read_source(plan.databases.source, [])
+        except DatabaseError:  # why the connector failed is known already
+            raise error from None
         if text := missing_slot(captured, slot, plan.folder, plan.feed):
             raise CommandError(ExitCode.DATABASE, text) from error
         raise
@@ -243,7 +248,7 @@ def _capture(setup: _Setup, log: KafkaLog, connect: ConnectWorker) -> None:
         created = admin.create_topics([NewTopic(topic, 1, 1, config=_TOPIC_SETTINGS) for topic in missing])
         for future in created.values():
             future.result(_CREATED_SECONDS_MAX)
-    config = msgspec.json.decode((plan.folder / setup.files.connector.name).read_bytes(), type=dict[str, str])
+    config = connector_options(plan.folder / setup.files.connector.name)
     with setup.display.stage(
         f"registering connector {plan.feed}: it sends all rows first, the first time, then changes"
     ):

@@ -4,10 +4,9 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
-import msgspec
-
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.capture.source import Capture, Postgres
+from headgate_lab.demo.evaluation.connector_file import connector_options
 
 __all__ = ["check_slot", "missing_slot", "slot_of"]
 
@@ -29,8 +28,8 @@ def check_slot(folder: Path, connector: Path, captured: Capture, feed: str) -> N
 
 
 def slot_of(connector: Path) -> str | None:
-    """The slot that a connector's configuration names; None for one without slots."""
-    return msgspec.json.decode(connector.read_bytes(), type=dict[str, str]).get("slot.name")
+    """The slot that a connector's configuration names; None for one without slots. Raises CommandError."""
+    return connector_options(connector).get("slot.name")
 
 
 def missing_slot(captured: Capture, slot: str, folder: Path, feed: str) -> str:
