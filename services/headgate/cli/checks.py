@@ -32,7 +32,8 @@ def show_findings(findings: Sequence[Finding], output: Output) -> None:
         checks, counted = number_of(len(findings), "check"), number_of(warnings, "warning")
         note(f"{checks}, {wrong} wrong, {counted}{later}")
     else:
-        show_value(output, {"wrong": wrong, "warnings": warnings, "checks": msgspec.to_builtins(list(findings))})
+        counts = {"wrong": wrong, "warnings": warnings, "pending": pending}
+        show_value(output, {**counts, "checks": msgspec.to_builtins(list(findings))})
     if is_wrong(findings):
         raise typer.Exit(int(ExitCode.CHECK_FAILED))
 

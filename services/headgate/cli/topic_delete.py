@@ -10,6 +10,7 @@ from headgate.cli.options import ClusterOptions, Format, connected
 from headgate.cli.output import Output, note, show_value
 from headgate.cli.snapshots import read_snapshot
 from headgate.cli.waiting import waiting
+from headgate.config.rights import group_stems
 from headgate.eventlog.consumer_groups import delete_groups, groups_of_cluster
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.snapshot import Snapshot, all_partitions
@@ -73,7 +74,7 @@ The rest is yours to remove, because Headgate no longer knows its places (docs/h
 
 def _groups(log: KafkaLog, cluster: str) -> list[str]:
     with waiting("Kafka to list consumer groups"):
-        return groups_of_cluster(log.connection, cluster)
+        return groups_of_cluster(log.connection, cluster, group_stems())
 
 
 def _deleted(log: KafkaLog, cluster: str, groups: Sequence[str], _permit: Permit) -> dict[str, str]:

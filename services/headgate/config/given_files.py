@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import yaml
 
@@ -41,13 +41,23 @@ def documents_of(text: str) -> list[str]:
     return [text[start:end] for start, end, is_empty in _documents(text) if not is_empty]
 
 
+class _Mark(Protocol):
+    @property
+    def index(self) -> int: ...
+
+
 def _documents(text: str) -> Iterator[tuple[int, int, bool]]:
     """Where each document begins and ends, and whether it has no value."""
     start, is_empty = 0, True
     for event in yaml.parse(text):
         if isinstance(event, yaml.DocumentStartEvent):
-            start, is_empty = event.start_mark.index, True
+            start, is_empty = _index(event.start_mark), True
         elif isinstance(event, yaml.DocumentEndEvent):
-            yield start, event.end_mark.index, is_empty
+            yield start, _index(event.end_mark), is_empty
         elif not isinstance(event, yaml.ScalarEvent) or event.value or event.style:
             is_empty = False
+
+
+def _index(mark: _Mark | None) -> int:
+    assert mark is not None  # noqa: S101 - the parser gives every event its marks
+    return mark.index

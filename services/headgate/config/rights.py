@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-__all__ = ["RIGHTS", "Grant", "Resource", "Right", "Topics", "grants", "who_has_rights"]
+__all__ = ["RIGHTS", "Grant", "Resource", "Right", "Topics", "grants", "group_stems", "who_has_rights"]
 
 
 class Resource(StrEnum):
@@ -124,6 +124,11 @@ RIGHTS: Final[tuple[Right, ...]] = (
 def who_has_rights() -> tuple[str, ...]:
     """Services and other clients that need a user of their own, in the order of the table."""
     return tuple(dict.fromkeys(right.who for right in RIGHTS))
+
+
+def group_stems() -> tuple[str, ...]:
+    """How the names of the services' consumer groups begin, with ``{cluster}`` for the cluster's name."""
+    return tuple(dict.fromkeys(name for right in RIGHTS if right.resource is Resource.GROUP for name in right.names))
 
 
 def grants(cluster: str, topics: Mapping[Topics, Sequence[str]], who: Sequence[str] = ()) -> list[Grant]:

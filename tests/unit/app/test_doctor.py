@@ -1,5 +1,6 @@
 """What ``headgate doctor`` makes of a machine and of Kafka's answers."""
 
+import json
 import socket
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from headgate.app.doctor import machine
 from headgate.app.doctor.kafka import judged_clock, lacking
 from headgate.app.doctor.machine import machine_findings
 from headgate.capture.finding import Finding, FixIn, State, is_wrong
+from headgate.cli.checks import show_findings
+from headgate.cli.output import Output
 from headgate.config.rights import grants
 from headgate.config.settings import Settings, load_settings
 from headgate.provisioning.errors import NoJavaError
@@ -97,3 +100,10 @@ def test_rights_that_a_user_lacks() -> None:
     allowed["hg.sync"] = frozenset({"Read", "Describe", "DescribeConfigs"})
     allowed["hg.dispatch"] = frozenset({"Describe", "DescribeConfigs"})
     assert lacking(needed, allowed) == ["Read on hg.dispatch", "Write on hg.sync"]
+
+
+def test_programs_get_the_number_of_checks_by_state(capsys: pytest.CaptureFixture[str]) -> None:
+    states = (State.OK, State.PENDING, State.WARNING, State.PENDING)
+    show_findings([Finding("x", state, "said") for state in states], Output.JSON)
+    counts = json.loads(capsys.readouterr().out)
+    assert [counts[name] for name in ("wrong", "warnings", "pending")] == [0, 1, 2]

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from headgate.config.rights import RIGHTS, Resource
+from headgate.config.rights import RIGHTS, Resource, group_stems
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.consumer_groups import delete_groups, groups_among, groups_of_cluster
 from headgate.eventlog.log import LogError
@@ -20,7 +20,7 @@ OTHERS: Final = ("product.feed.shop", "prod.other.x", "prod", "my.prod.feed.x")
 def test_every_group_that_a_service_has_a_right_to() -> None:
     rights = [name for right in RIGHTS if right.resource is Resource.GROUP for name in right.names]
     groups = [f"{name.format(cluster='prod')}x" for name in rights]
-    assert groups_among([*groups, *OTHERS], "prod", []) == sorted(groups)
+    assert groups_among([*groups, *OTHERS], "prod", group_stems(), []) == sorted(groups)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_every_group_that_a_service_has_a_right_to() -> None:
     ],
 )
 def test_a_cluster_whose_name_begins_with_another_ones(cluster: str, topics: list[str], found: Sequence[str]) -> None:
-    assert groups_among([*GROUPS, *OTHERS], cluster, topics) == sorted(found)
+    assert groups_among([*GROUPS, *OTHERS], cluster, group_stems(), topics) == sorted(found)
 
 
 def test_brokers_that_do_not_answer_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +43,7 @@ def test_brokers_that_do_not_answer_are_an_error(monkeypatch: pytest.MonkeyPatch
     admin = SimpleNamespace(list_consumer_groups=lambda **_: listed)
     monkeypatch.setattr(KafkaConnection, "admin", property(lambda _connection: admin))
     with pytest.raises(LogError, match="COORDINATOR_NOT_AVAILABLE"):
-        groups_of_cluster(KafkaConnection("broker:9092"), "prod")
+        groups_of_cluster(KafkaConnection("broker:9092"), "prod", group_stems())
 
 
 def test_groups_that_are_left_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ def _jars(settings: Settings) -> Finding:
             f"{problem}. The first start of an agent fetches them, from the internet",
             fix=(_FETCH,),
             fix_in=FixIn.SHELL,
-            then="Do this before, if agents have no internet access or must start at once",
+            then="Run it before agents start if they have no internet access or must start at once",
         )
     return Finding("Spark jars", State.WRONG, problem, fix=(_FETCH,), fix_in=FixIn.SHELL)
 

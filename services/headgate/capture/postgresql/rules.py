@@ -125,8 +125,8 @@ def _slot(facts: PostgresFacts, name: str, slot: Slot | None) -> Finding:
 
 
 _NO_SLOT: Final = (
-    "does not exist. A new connector creates it. One that has read from it before has lost changes: let it take a new "
-    "snapshot, under another name or without its offsets"
+    "does not exist. A new connector creates it. A connector that has read from it before has lost changes and needs a "
+    "new snapshot: give it another name, or delete its offsets"
 )
 
 

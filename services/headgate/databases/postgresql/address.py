@@ -156,7 +156,7 @@ def _hosts(parameters: dict[str, str]) -> tuple[str, ...]:
 
 
 def _explained(said: str) -> str:
-    """What libpq says about an option, if that cannot be a part of a password, and the option perhaps meant."""
+    """Libpq's words about an option, if that cannot be a part of a password, and the option perhaps meant."""
     name = said.split('"')[1] if _NOT_AN_OPTION in said or _NOT_A_KEYWORD in said else ""
     is_quoted = _NOT_AN_OPTION in said or name in _REFUSED or name in _SECRETS
     near = nearest(name, ALLOWED)
