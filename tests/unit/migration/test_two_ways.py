@@ -11,6 +11,9 @@ ALIKE = {
         ("int(10) unsigned", "varchar(3)"),
         ("int(10) unsigned zerofill", "int(5)"),
         ("decimal(6,2)", "decimal(6,1)"),
+        ("decimal(8,2) unsigned zerofill", "int(11)"),
+        ("int(11)", "decimal(8,2) unsigned zerofill"),
+        ("double unsigned zerofill", "float"),
         ("double", "float"),
         ("double", "decimal(6,2)"),
         ("varchar(20)", "char(5)"),
@@ -50,6 +53,12 @@ OTHERWISE = {
         ("blob", "text"),
         ("varchar(20)", "bit(8)"),
         ("int(11)", "unheard_of"),
+        ("float unsigned zerofill", "double"),
+        ("float", "double unsigned zerofill"),
+        ("decimal(8,2) unsigned zerofill", "bit(8)"),
+        ("decimal(8,2) unsigned zerofill", "year(4)"),
+        ("decimal(8,2) unsigned zerofill", "text"),
+        ("double unsigned zerofill", "int(11)"),
     ],
     "postgres": [
         ("double precision", "integer"),
@@ -83,7 +92,13 @@ WIDER = {
     "postgres": [("integer[]", "bigint[]"), ("character(5)", "character(9)"), ("character varying(5)", "text")],
 }
 WIDER_OTHERWISE = {
-    "mysql": [("float", "double"), ("date", "datetime"), ("int(5) unsigned zerofill", "varchar(20)")],
+    "mysql": [
+        ("float", "double"),
+        ("float unsigned zerofill", "double"),
+        ("float unsigned", "double unsigned zerofill"),
+        ("date", "datetime"),
+        ("int(5) unsigned zerofill", "varchar(20)"),
+    ],
     "postgres": [
         ("real", "double precision"),
         ("character(5)", "text"),

@@ -29,15 +29,21 @@ _POSTGRESQL: Final = {
 }
 """Name of a type → its family; a type that is in none is one of its own."""
 
-_ZEROFILL: Final = "zerofill"
-"""The family of MariaDB's integers that are shown with zeros before them."""
+_ZEROFILL: Final = " zerofill"
+"""Ends the types of MariaDB's numbers that are shown with leading zeros, and the families of them."""
 
-_NUMBERS: Final = frozenset({"integer", _ZEROFILL, "decimal", "numeric", "double", "float"})
-_WORDS: Final = frozenset({"text", "padded"})
+_FILLED: Final = frozenset({"integer", "decimal"})
+"""Families whose numbers make another text if they are shown with leading zeros. A float makes no text at all."""
+
+_NUMBERS: Final = frozenset({
+    "integer", "decimal", "numeric", "double", "float", *(f"{family}{_ZEROFILL}" for family in _FILLED),
+})  # fmt: skip
+_TEXT_FAMILIES: Final = frozenset({"text", "padded"})
 _ALIKE: Final = {
     "mysql": {
         "integer": _NUMBERS | {"text", "bit", "year"},
-        _ZEROFILL: _NUMBERS | {"bit", "year"},
+        f"integer{_ZEROFILL}": _NUMBERS | {"bit", "year"},
+        f"decimal{_ZEROFILL}": _NUMBERS,
         "decimal": _NUMBERS | {"text"},
         "double": frozenset({"decimal", "float"}),  # 2.5 is copied into an integer as 3, the server's ALTER makes it 2
         "year": _NUMBERS - {"float"},
@@ -47,15 +53,15 @@ _ALIKE: Final = {
         "moment": frozenset({"date"}),
     },
     "postgres": {
-        "integer": _NUMBERS | _WORDS,
-        "numeric": frozenset({"double", "float"}) | _WORDS,
+        "integer": _NUMBERS | _TEXT_FAMILIES,
+        "numeric": frozenset({"double", "float"}) | _TEXT_FAMILIES,
         "double": frozenset({"float"}),
         "timestamp without time zone": frozenset({"date"}),
         "text": frozenset({"padded"}),
-        "uuid": _WORDS,
-        "boolean": _WORDS,
-        "json": _WORDS,
-        "enum": _WORDS,
+        "uuid": _TEXT_FAMILIES,
+        "boolean": _TEXT_FAMILIES,
+        "json": _TEXT_FAMILIES,
+        "enum": _TEXT_FAMILIES,
     },
 }
 """Family → the others that its values may become."""
@@ -68,7 +74,7 @@ _WIDER_OTHERWISE: Final = {
         {
             ("float", "double"),  # 0.1 is copied as 0.10000000149011612, and an event has 0.1
             ("date", "moment"),  # an event has a number of days, which no sink takes for a moment
-            (_ZEROFILL, "text"),  # 7 is copied as '7', and the server's ALTER makes '0000000007' of it
+            (f"integer{_ZEROFILL}", "text"),  # 7 is copied as '7', and the server's ALTER makes '0000000007' of it
         }
     ),
     "postgres": frozenset(
@@ -107,8 +113,7 @@ def _family(text: str, families: dict[str, str]) -> str:
     suffix = rest.rpartition(")")[2] if bracket else ""
     if text.endswith("]"):
         return text.lower()
-    if text.lower().endswith(f" {_ZEROFILL}"):
-        return _ZEROFILL
-    bare = name.lower().removesuffix(" unsigned").strip()
+    bare = name.lower().removesuffix(_ZEROFILL).removesuffix(" unsigned").strip()
     full = f"{bare}{suffix.lower()}" if suffix.lower().startswith((" with", " without")) else bare
-    return families.get(full, full)
+    family = families.get(full, full)
+    return f"{family}{_ZEROFILL}" if family in _FILLED and text.lower().endswith(_ZEROFILL) else family

@@ -106,12 +106,17 @@ def _holds_integer(old: _Type, new: _Type) -> bool:
         digits, _, scale = (new.arguments or f"{2**40},0").partition(",")
         return new.suffix != "unsigned" and int(digits) - int(scale or 0) >= _DIGITS[size]
     if new.name in _FLOATS:
-        return new.arguments is None and size <= _EXACT_BYTES[_FLOATS[new.name]]
+        return new.arguments is None and not _drops_sign(old, new) and size <= _EXACT_BYTES[_FLOATS[new.name]]
     return _holds_text(_DIGITS[size] + 1, new)
 
 
+def _drops_sign(old: _Type, new: _Type) -> bool:
+    """Whether negative numbers do not fit any more."""
+    return new.suffix == "unsigned" and old.suffix != "unsigned"
+
+
 def _holds_float(old: _Type, new: _Type) -> bool:
-    is_plain = old.arguments is None and new.arguments is None
+    is_plain = old.arguments is None and new.arguments is None and not _drops_sign(old, new)
     return is_plain and new.name in _FLOATS and _FLOATS[new.name] >= _FLOATS[old.name]
 
 
@@ -120,7 +125,7 @@ def _holds_bits(old: _Type, new: _Type) -> bool:
 
 
 def _holds_decimal(old: _Type, new: _Type) -> bool:
-    if new.name != old.name or (new.suffix == "unsigned" and old.suffix != "unsigned"):
+    if new.name != old.name or _drops_sign(old, new):
         return False
     if new.arguments is None or old.arguments is None:
         return new.arguments is None
