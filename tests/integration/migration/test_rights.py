@@ -282,9 +282,10 @@ def test_a_member_of_the_owner_changes_the_table(postgres: Bed, owner: str) -> N
 
 def test_a_managed_server_gives_replication_by_membership(postgres: Bed) -> None:
     given = "rds_replication"
-    postgres.run(f"CREATE ROLE {given}", f"ALTER ROLE {postgres.user} NOREPLICATION")
-    replicating_by_membership(postgres.admin, given)
+    postgres.run(f"CREATE ROLE {given}")
     try:
+        postgres.run(f"ALTER ROLE {postgres.user} NOREPLICATION")
+        replicating_by_membership(postgres.admin, given)
         told = postgres.examined(ONLINE)
         assert isinstance(told, fx.ExamineRefused), told
         assert told.reason.endswith(f". Run as an administrator: GRANT {given} TO {postgres.user}")
@@ -293,6 +294,18 @@ def test_a_managed_server_gives_replication_by_membership(postgres: Bed) -> None
         with played(postgres.url, postgres.folder, "ADD COLUMN extra int NOT NULL DEFAULT 7") as change:
             change.cut_over()
             assert change.is_changed
+    finally:
+        postgres.run(f"DROP ROLE {given}")
+
+
+def test_a_managed_servers_role_gives_nothing_at_another_server(postgres: Bed) -> None:
+    given = "rds_replication"
+    postgres.run(f"CREATE ROLE {given}")
+    try:
+        postgres.run(f"ALTER ROLE {postgres.user} NOREPLICATION", f"GRANT {given} TO {postgres.user}")
+        told = postgres.examined(ONLINE)
+        assert isinstance(told, fx.ExamineRefused), told
+        assert told.reason.endswith(f". Run as an administrator: ALTER ROLE {postgres.user} REPLICATION")
     finally:
         postgres.run(f"DROP ROLE {given}")
 

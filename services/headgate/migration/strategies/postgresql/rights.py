@@ -1,4 +1,4 @@
-"""Which rights a schema change's user lacks at PostgreSQL, with the statements that give them. Only reads.
+"""Which rights a schema change's user lacks at PostgreSQL, with the statements that give them. Changes nothing.
 
 Asked before anything is changed: the server itself checks most of these rights when a statement runs, and some of them
 only in the cut-over, after all rows have been copied.
