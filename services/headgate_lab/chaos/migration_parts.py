@@ -16,6 +16,7 @@ from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 from headgate_lab.schema_changes.case import Case
 from headgate_lab.schema_changes.cases import TABLES
+from headgate_lab.schema_changes.refusal import refusal
 
 __all__ = ["ChangedDatabase", "changed_databases"]
 
@@ -67,17 +68,17 @@ class ChangedDatabase(ABC):
             cursor.execute(f"CREATE SCHEMA {schema}")
         self.run(schema, *TABLES[self.dialect], *case.prepare)
 
-    def takes(self, case: Case) -> bool:
-        """Whether the server does the case's statement, tried on empty tables that are gone then."""
+    def error_of(self, case: Case) -> str | None:
+        """The server's error if it refuses the case's statement, tried on empty tables that are dropped afterwards."""
         try:
             self._make(_TRIAL, case)
             self.run(_TRIAL, case.statement)
-        except (psycopg.Error, pymysql.Error):
-            return False
+        except (psycopg.Error, pymysql.Error) as error:
+            return refusal(error)
         finally:
             with closing(self.connect()) as session, closing(session.cursor()) as cursor:
                 cursor.execute(f"DROP SCHEMA IF EXISTS {_TRIAL}{self.dropping}")
-        return True
+        return None
 
     def topic(self, number: int) -> str:
         """Of the changes of a round's table."""

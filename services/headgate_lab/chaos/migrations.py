@@ -125,7 +125,7 @@ def _drawn(databases: Sequence[ChangedDatabase], chance: random.Random, count: i
     plans = []
     for number in range(count * len(databases)):
         database = databases[number % len(databases)]
-        case, strategy = drawn(database.dialect, chance, database.takes)
+        case, strategy = drawn(database.dialect, chance, database.error_of)
         struck = chance.sample(STAGES, chance.randint(0, FAULTS_MAX))
         faults = {stage: chance.choice(VICTIMS) for stage in struck}
         plans.append(_Plan(number, database, case, strategy, faults))

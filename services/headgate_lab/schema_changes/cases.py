@@ -10,7 +10,7 @@ from headgate.migration.statements.clauses import CLAUSES, DialectName, Support
 from headgate.migration.statements.mariadb_columns import origins
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import StatementError
-from headgate.migration.strategies.contract import RefusedError
+from headgate.migration.strategies.contract import Column, RefusedError, Table
 from headgate.migration.strategies.planning import check_added
 from headgate.records.migration import MigrationStrategy
 from headgate_lab.schema_changes.case import Case
@@ -18,7 +18,7 @@ from headgate_lab.schema_changes.load import COLUMNS
 from headgate_lab.schema_changes.mariadb_cases import MARIADB_CASES, MARIADB_TABLES
 from headgate_lab.schema_changes.postgresql_cases import POSTGRESQL_CASES, POSTGRESQL_TABLES
 
-__all__ = ["CASES", "TABLES", "Takes", "cases_of", "drawn", "respelled", "together"]
+__all__ = ["CASES", "TABLES", "DrawError", "ErrorOf", "cases_of", "drawn", "respelled", "together"]
 
 CASES: Final[dict[DialectName, tuple[Case, ...]]] = {"mysql": MARIADB_CASES, "postgres": POSTGRESQL_CASES}
 TABLES: Final[dict[DialectName, tuple[str, ...]]] = {"mysql": MARIADB_TABLES, "postgres": POSTGRESQL_TABLES}
@@ -29,8 +29,10 @@ SPACES: Final[dict[DialectName, tuple[str, ...]]] = {
     "postgres": (" ", "\n", "\t ", "/* ; /* ' */ */", "--'\"\n", "/**/ "),
 }
 _COLUMNS: Final = (*COLUMNS, "twice")
-_WORDS: Final = "FULLTEXT"
-"""A table with such an index cannot rename or drop columns at once, so ``online`` refuses it beside many clauses."""
+_TABLE: Final = Table("public", "items", tuple(Column(name, "int") for name in _COLUMNS), {}, "")
+_FULLTEXT: Final = "FULLTEXT"
+"""A table with such an index cannot rename or drop columns at once, so ``online`` refuses it beside these clauses."""
+_AT_ONCE: Final = ("rename-column", "change-column", "drop-column")
 _ALTER: Final = "ALTER TABLE items "
 _QUOTE: Final[dict[DialectName, str]] = {"mysql": "`", "postgres": '"'}
 _NAMES: Final = frozenset({*"tcdkpu", "items", "by_a", "positive"})
@@ -39,10 +41,17 @@ _NAMES: Final = frozenset({*"tcdkpu", "items", "by_a", "positive"})
 TOGETHER_MAX: Final = 4
 """Cases in one statement; some of them have two clauses."""
 
-Takes = Callable[[Case], bool]
-"""Whether the server itself does the case's statement to the standard table."""
+DRAWS_MAX: Final = 50
+"""Statements that are drawn until the server does one. Nine of ten are clear, and the server does most of these."""
+
+ErrorOf = Callable[[Case], str | None]
+"""Tries the case's statement on the standard table; the server's error if it refuses."""
 
 _STRATEGIES: Final = (MigrationStrategy.ONLINE, MigrationStrategy.DIRECT)
+
+
+class DrawError(Exception):
+    """No statement that was drawn can be tried. The message has the last one, and why."""
 
 
 def cases_of(dialect: DialectName, *supports: Support) -> list[Case]:
@@ -50,8 +59,11 @@ def cases_of(dialect: DialectName, *supports: Support) -> list[Case]:
     return [case for case in CASES[dialect] if CLAUSES[dialect][case.clause].support in supports]
 
 
-def drawn(dialect: DialectName, chance: random.Random, takes: Takes) -> tuple[Case, MigrationStrategy]:
-    """An ALTER TABLE, respelled, and the strategy to do it by. Every tenth is refused, and half are several cases."""
+def drawn(dialect: DialectName, chance: random.Random, error_of: ErrorOf) -> tuple[Case, MigrationStrategy]:
+    """An ALTER TABLE, respelled, and the strategy to do it by. Every tenth is refused, and half are several cases.
+
+    Raises DrawError.
+    """
     supports: tuple[Support, ...]
     draw = chance.random()
     if draw < 0.1:
@@ -60,43 +72,64 @@ def drawn(dialect: DialectName, chance: random.Random, takes: Takes) -> tuple[Ca
         supports, strategy = (Support.COPIED, Support.DIRECT), MigrationStrategy.DIRECT
     else:
         supports, strategy = (Support.COPIED,), MigrationStrategy.ONLINE
-    known = [case for case in cases_of(dialect, *supports) if _stands_alone(case)]
+    known = _alone(dialect, supports)
     if Support.REFUSED in supports:
         return chance.choice(known), strategy
     is_together = chance.random() < 0.5
-    while True:
-        case = together(dialect, chance, known) if is_together else chance.choice(known)
-        case = msgspec.structs.replace(case, statement=respelled(case.statement, dialect, chance.choice))
-        if takes(case):
-            return case, strategy
+
+    def one() -> Case:
+        case = _combined(chance, known) if is_together else chance.choice(known)
+        return msgspec.structs.replace(case, statement=respelled(case.statement, dialect, chance.choice))
+
+    return _first_done(one, dialect, error_of), strategy
 
 
-def together(dialect: DialectName, chance: random.Random, known: Sequence[Case]) -> Case:
-    """Some of ``known`` in one ALTER TABLE that reads as one statement; the server may still refuse it."""
-    combined = [case for case in known if _WORDS not in case.statement]
-    while True:
-        cases = chance.sample(combined, chance.randint(2, TOGETHER_MAX))
-        changes = (case.statement.removeprefix(_ALTER) for case in cases)
-        case = Case(
-            cases[0].clause,
-            f"{_ALTER}{', '.join(changes)}",
-            tuple(dict.fromkeys(text for case in cases for text in case.prepare)),
-            tuple(dict.fromkeys(column for case in cases for column in case.lossy)),
-        )
-        if _is_clear(case.statement, dialect):
+def together(dialect: DialectName, chance: random.Random, supports: Sequence[Support], error_of: ErrorOf) -> Case:
+    """Some cases of these kinds in one ALTER TABLE that the server does. Raises DrawError."""
+    known = _alone(dialect, supports)
+    return _first_done(lambda: _combined(chance, known), dialect, error_of)
+
+
+def _first_done(draw: Callable[[], Case], dialect: DialectName, error_of: ErrorOf) -> Case:
+    """The first one drawn that Headgate reads as a change of columns, each once, and that the server does."""
+    last = ""
+    for _ in range(DRAWS_MAX):
+        case = draw()
+        why = _unclear(case.statement, dialect) or error_of(case)
+        if why is None:
             return case
+        last = f"{case.statement}: {why}"
+    raise DrawError(f"none of {DRAWS_MAX} statements that were drawn can be tried. The last one: {last}")
 
 
-def _is_clear(text: str, dialect: DialectName) -> bool:
-    """Whether it reads as one statement that changes no column twice: that is refused, whatever the clauses are."""
+def _combined(chance: random.Random, known: Sequence[Case]) -> Case:
+    """Some of ``known`` in one ALTER TABLE."""
+    cases = chance.sample(known, chance.randint(2, TOGETHER_MAX))
+    changes = (case.statement.removeprefix(_ALTER) for case in cases)
+    return Case(
+        cases[0].clause,
+        f"{_ALTER}{', '.join(changes)}",
+        tuple(dict.fromkeys(text for case in cases for text in case.prepare)),
+        tuple(dict.fromkeys(column for case in cases for column in case.lossy)),
+    )
+
+
+def _unclear(text: str, dialect: DialectName) -> str | None:
+    """Why it is refused whatever its clauses are: it is not one statement, or it changes a column twice."""
     try:
         read = parse_statement(text, dialect)
         if dialect == "mysql":
             origins(read, _COLUMNS)
-        check_added(read)
-    except (StatementError, RefusedError):
-        return False
-    return True
+        check_added(read, _TABLE)
+    except (StatementError, RefusedError) as error:
+        return str(error)
+    if _FULLTEXT in text.upper() and read.having(*_AT_ONCE) is not None:
+        return f"{_FULLTEXT} beside a clause that renames or drops a column"
+    return None
+
+
+def _alone(dialect: DialectName, supports: Sequence[Support]) -> list[Case]:
+    return [case for case in cases_of(dialect, *supports) if _stands_alone(case)]
 
 
 def _stands_alone(case: Case) -> bool:

@@ -75,6 +75,7 @@ POSTGRES = {
     "ALTER a TYPE smallint, ALTER a SET DEFAULT 6": DONE + "!",
     "ADD COLUMN c int NOT NULL DEFAULT 7": DONE,
     "ADD COLUMN c int DEFAULT 7, ALTER c SET DEFAULT 9": "existing rows would get the second one",
+    "ADD COLUMN IF NOT EXISTS a int, ALTER a SET DEFAULT 9": DONE,
     "DROP COLUMN a, ADD COLUMN a int, ALTER a SET DEFAULT 9": "existing rows would get the second one",
     "DROP COLUMN a, ADD COLUMN a int DEFAULT 47, ALTER n SET DEFAULT 9": DONE,
     "ADD COLUMN c int NOT NULL": "NOT NULL without a default",

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import psycopg
+import pymysql
 import pytest
 
 from headgate.migration.statements.clauses import CLAUSES, DialectName, Support
@@ -12,8 +14,10 @@ from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import StatementError
 from headgate.records.migration import MigrationStrategy
 from headgate_lab.chaos.migration_report import MigrationsReport, Round
-from headgate_lab.schema_changes.cases import CASES, drawn, respelled
+from headgate_lab.schema_changes.case import Case
+from headgate_lab.schema_changes.cases import CASES, DRAWS_MAX, DrawError, drawn, respelled, together
 from headgate_lab.schema_changes.load import Load
+from headgate_lab.schema_changes.refusal import refusal
 
 DIALECTS: tuple[DialectName, ...] = ("mysql", "postgres")
 
@@ -36,7 +40,7 @@ def test_a_drawn_statement_is_read_as_the_case_that_it_is_drawn_from(dialect: Di
     chance = random.Random(7)  # noqa: S311 - a seed
     strategies = set()
     for _ in range(300):
-        case, strategy = drawn(dialect, chance, lambda _: True)
+        case, strategy = drawn(dialect, chance, lambda _: None)
         strategies.add(strategy)
         if CLAUSES[dialect][case.clause].support is Support.REFUSED:
             continue
@@ -46,6 +50,60 @@ def test_a_drawn_statement_is_read_as_the_case_that_it_is_drawn_from(dialect: Di
         if strategy is MigrationStrategy.ONLINE:
             assert read.direct_only() is None, case.statement
     assert strategies == {MigrationStrategy.ONLINE, MigrationStrategy.DIRECT}
+
+
+COPIED = (Support.COPIED,)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_server_that_does_nothing_ends_the_drawing(dialect: DialectName) -> None:
+    tried: list[Case] = []
+
+    def error_of(case: Case) -> str:
+        tried.append(case)
+        return f"no, not the {len(tried)}th"
+
+    with pytest.raises(DrawError, match=rf"none of {DRAWS_MAX} statements .* The last one: ALTER TABLE items"):
+        together(dialect, random.Random(7), COPIED, error_of)  # noqa: S311 - a seed
+    assert 0 < len(tried) <= DRAWS_MAX
+    with pytest.raises(DrawError):
+        drawn(dialect, random.Random(7), error_of)  # noqa: S311 - a seed
+
+
+def test_an_index_of_words_is_combined_but_not_with_what_it_keeps_from_being_instant() -> None:
+    chance, beside = random.Random(7), set()  # noqa: S311 - a seed
+    for _ in range(400):
+        read = parse_statement(together("mysql", chance, COPIED, lambda _: None).statement, "mysql")
+        if "FULLTEXT" in read.plain:
+            beside |= {step.clause.key for step in read.steps}
+    assert {"add-index", "add-column", "modify-column"} <= beside
+    assert beside.isdisjoint({"rename-column", "change-column", "drop-column"})
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_publications_are_not_changed_beside_other_clauses(dialect: DialectName) -> None:
+    chance = random.Random(7)  # noqa: S311 - a seed
+    for _ in range(300):
+        case = together(dialect, chance, (*COPIED, Support.DIRECT), lambda _: None)
+        assert not any("PUBLICATION" in text for text in case.prepare)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        psycopg.OperationalError("server closed the connection unexpectedly"),
+        pymysql.OperationalError(2013, "Lost connection to MySQL server during query"),
+        pymysql.InterfaceError(0, ""),
+    ],
+)
+def test_a_lost_session_is_not_a_servers_answer(error: psycopg.Error | pymysql.Error) -> None:
+    with pytest.raises(type(error)):
+        refusal(error)
+
+
+def test_a_servers_answer_is_its_text() -> None:
+    assert refusal(psycopg.errors.UndefinedColumn("no column c")) == "no column c"
+    assert "1091" in refusal(pymysql.OperationalError(1091, "Can't DROP INDEX"))
 
 
 def test_every_seed_has_a_load() -> None:
@@ -60,7 +118,7 @@ def test_a_seed_draws_the_same_again() -> None:
         chance = random.Random(seed)  # noqa: S311 - a seed
         load = Load(chance)
         return [
-            [drawn(dialect, chance, lambda _: True) for dialect in DIALECTS * 5],
+            [drawn(dialect, chance, lambda _: None) for dialect in DIALECTS * 5],
             load.first(),
             load.batch(),
             load.lasting(),

@@ -1,5 +1,7 @@
 """From two descriptions to a plan: which columns are copied, by which key, and what would lose values."""
 
+from contextlib import nullcontext
+
 import pytest
 
 from headgate.migration.core.spec import Lossy
@@ -286,9 +288,23 @@ def test_a_name_that_the_server_cannot_have_is_refused() -> None:
 @pytest.mark.parametrize("second", ["ALTER c SET DEFAULT 9", "ALTER c DROP DEFAULT", "ALTER c SET EXPRESSION AS (1)"])
 def test_a_new_column_has_one_default(second: str) -> None:
     with pytest.raises(RefusedError, match="column c is added, and its default is changed by another clause"):
-        check_added(parse_statement(f"ALTER TABLE t ADD COLUMN c int DEFAULT 7, {second}", "postgres"))
+        check_added(parse_statement(f"ALTER TABLE t ADD COLUMN c int DEFAULT 7, {second}", "postgres"), table(ID))
+
+
+@pytest.mark.parametrize(
+    ("change", "is_added"),
+    [
+        ("ADD COLUMN IF NOT EXISTS a int, ALTER a SET DEFAULT 9", False),
+        ("ADD COLUMN IF NOT EXISTS b int, ALTER b SET DEFAULT 9", True),
+        ("ADD COLUMN IF NOT EXISTS a int, ALTER a SET DEFAULT 9, DROP COLUMN a", True),
+    ],
+)
+def test_a_column_that_the_table_has_is_not_added_again(change: str, is_added: bool) -> None:
+    statement = parse_statement(f"ALTER TABLE t {change}", "postgres")
+    with pytest.raises(RefusedError, match=r"table s\.t: column . is added") if is_added else nullcontext():
+        check_added(statement, table(ID, Column("a", "int")))
 
 
 def test_a_new_column_may_be_changed_in_other_ways() -> None:
     change = "DROP COLUMN c, ADD COLUMN c int DEFAULT 7, ALTER c SET NOT NULL, ALTER d SET DEFAULT 9"
-    check_added(parse_statement(f"ALTER TABLE t {change}", "postgres"))
+    check_added(parse_statement(f"ALTER TABLE t {change}", "postgres"), table(ID, Column("c", "int")))

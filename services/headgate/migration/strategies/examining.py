@@ -83,10 +83,10 @@ def _looked_up(server: Any, statement: Statement, spec: MigrationSpec) -> tuple[
     if statement.action != "alter":
         raise RefusedError(f"{statement.action.upper()} TABLE has nothing to copy: use strategy direct")
     check_copied(statement)
-    check_added(statement)
     if spec.strategy is MigrationStrategy.ONLINE:
         server.check_rights(statement, is_copied=True)
     before = server.look(statement)
     if before is None:
         raise RefusedError(f"table {statement.table} does not exist in the database")
+    check_added(statement, before)
     return before, shadow_name(before.name, server.migration, server.name_bytes_max, server.shadow_prefix)

@@ -87,18 +87,24 @@ def check_order(statement: Statement, table: Table) -> None:
         origins(statement, [column.name for column in table.columns])
 
 
-def check_added(statement: Statement) -> None:
+def check_added(statement: Statement, table: Table) -> None:
     """Raise RefusedError if a clause changes what rows get in a column that another clause adds.
 
     The server gives existing rows the value of ADD COLUMN, and new ones that of the other clause. A copy has one form.
     """
-    added = {step.name for step in statement.steps if step.clause.key == "AT_AddColumn"}
+    dropped = {step.column for step in statement.steps if step.clause.key == "AT_DropColumn"}
+    present = {column.name for column in table.columns} - dropped
+    added = {
+        step.name
+        for step in statement.steps
+        if step.clause.key == "AT_AddColumn" and not (step.is_conditional and step.name in present)
+    }
     for step in statement.steps:
         if step.column in added and step.clause.key in _VALUED:
             raise RefusedError(
-                f"column {step.column} is added, and its default is changed by another clause: existing rows would get "
-                "the second one. Add the column first, and change its default by another migration; or use strategy "
-                "direct"
+                f"table {table.schema}.{table.name}: column {step.column} is added, and its default is changed by "
+                "another clause: existing rows would get the second one. Add the column first, and change its default "
+                "by another migration; or use strategy direct"
             )
 
 

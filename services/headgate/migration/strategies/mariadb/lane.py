@@ -114,7 +114,7 @@ class MariadbLane:
 
         def both(session: Session, copy: str) -> None:
             for change in (*_to_held(plan, {column.name for column in plan.plan.after.columns}), *_to_final(plan)):
-                _at_once(session, f"ALTER TABLE {copy} {change}")
+                _at_once(session, before, copy, change)
 
         if plan.renamed or plan.dropped:
             self.server.try_on_copy(statement, before, both)
@@ -226,7 +226,7 @@ class MariadbLane:
         """See Lane. A column is added without its values: no session reads them."""
         main, shadow = self.server.sessions.main, quoted(plan.plan.before.schema, plan.plan.shadow)
         for change in _to_held(plan, columns_of(main, plan)):
-            _at_once(main, f"ALTER TABLE {shadow} {change}")
+            _at_once(main, plan.plan.before, shadow, change)
 
     def swap(self, plan: LanePlan, seconds: float) -> TableSwap:
         """How the copy takes the table's place: the sentry has the name that the table before gets."""
@@ -406,7 +406,7 @@ def to_final_form(session: Session, plan: LanePlan) -> None:
     """What the change drops goes, and what it renames is renamed: from the held form alone, and at once."""
     shadow = quoted(plan.plan.before.schema, plan.plan.shadow)
     for change in _to_final(plan):
-        _at_once(session, f"ALTER TABLE {shadow} {change}")
+        _at_once(session, plan.plan.before, shadow, change)
 
 
 def _to_held(plan: LanePlan, present: set[str]) -> list[str]:
@@ -451,10 +451,11 @@ def differing_keys(
     return [tuple(map(str, row)) for row in rows]
 
 
-def _at_once(session: Session, statement: str) -> None:
+def _at_once(session: Session, table: Table, copy: str, change: str) -> None:
     try:
-        session.run(f"{statement}, ALGORITHM=INSTANT")
+        session.run(f"ALTER TABLE {copy} {change}, ALGORITHM=INSTANT")
     except RefusedError as error:
         raise RefusedError(
-            f"the copy's columns cannot be renamed or dropped at once: {error}. Use strategy pt-osc"
+            f"table {table.schema}.{table.name}: the copy's columns cannot be renamed or dropped at once: {error}. "
+            "Use strategy pt-osc"
         ) from error
