@@ -1,4 +1,4 @@
-"""Tells a statement that the server refuses from a session that is lost."""
+"""Distinguishes a statement that the server refuses from a session that is lost."""
 
 from typing import Final
 

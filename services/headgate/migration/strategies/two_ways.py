@@ -4,7 +4,7 @@ A copied value is converted by the server from its own literal, and the feed's f
 of types they make different values: into an enum of MariaDB's a number goes by its place, and the text of an event as
 the label. The comparison would find that before the cut-over, after the whole copy. So a change that may lose values is
 done by ``online`` only between types that are listed here, and one that may not, between all but a few. Both are
-measured at the servers (tests/integration/migration/test_pairs_of_types.py).
+measured at the servers for some types of these families (tests/integration/migration/test_pairs_of_types.py).
 """
 
 from typing import Final
