@@ -71,6 +71,17 @@ def test_a_migration_tells_each_stage_until_it_is_complete() -> None:
     assert found[-1][-1].facts["seconds"] == seconds
 
 
+@pytest.mark.parametrize(
+    ("message", "reason"), [("", {}), ("the server has rounded", {"reason": "the server has rounded"})]
+)
+def test_a_migration_that_is_complete_has_a_reason_only_if_there_is_one(message: str, reason: dict[str, str]) -> None:
+    found = played(
+        (Signal.ADMIT, {}), (Signal.START, {}), (Signal.CUT_OVER, {}), (Signal.COMPLETED, {"message": message})
+    )
+    facts = found[-1][-1].facts
+    assert {name: value for name, value in facts.items() if name == "reason"} == reason
+
+
 def test_an_end_says_why_and_a_failure_is_told_apart() -> None:
     found = played(
         (Signal.ADMIT, {}),
