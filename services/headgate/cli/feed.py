@@ -15,7 +15,9 @@ class FeedGroup(LateGroup):
             "headgate.cli.feed_files:update",
             "Change a feed: its limits, its password file, or more tables.",
         ),
-        "apply": Late("headgate.cli.feed_apply:apply", "Create and change feeds to match those in a folder or on standard input."),
+        "apply": Late(
+            "headgate.cli.feed_apply:apply", "Create and change feeds to match those in a folder or on standard input."
+        ),
         "list": Late("headgate.cli.feed_list:list_feeds", "List feeds with their states, tables and lag."),
         "show": Late("headgate.cli.feed_list:show", "Show a feed's configuration, state, checkpoint and tables."),
         "pause": Late("headgate.cli.feed_changes:pause", "Pause a feed."),

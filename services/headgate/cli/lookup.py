@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.config.wording import nearest
+from headgate.config.wording import known_names
 from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import FeedRecorded
 from headgate.records.generation import SetKey
@@ -18,9 +18,7 @@ from headgate.views.rows import agent_rows
 def not_found(what: str, known: Sequence[str], how: str, is_not: str = "does not exist") -> CommandError:
     """That ``what`` (``feed 'shp'``) does not exist, with the nearest name, the known ones, and ``how`` to continue."""
     name = what.rpartition(" ")[2].strip("'")
-    near = nearest(name, known)
-    hint = f"Did you mean {near!r}? " if near else ""
-    told = f"{hint}Known are: {shown_names(known)}" if known else f"There are none yet: {how}"
+    told = known_names(name, known) if known else f"There are none yet: {how}"
     return CommandError(ExitCode.NOT_FOUND, f"{what} {is_not}. {told}")
 
 

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
+from headgate.records.name_lists import shown_names
+
 _KINDS: Final = {
     "missing": "it is missing",
     "string": "write a text",
@@ -63,6 +65,12 @@ def nearest_table(given: str, known: Iterable[str]) -> str | None:
 
 def _own_part(table: str) -> str:
     return table.rpartition(".")[2]
+
+
+def known_names(given: object, known: Sequence[str]) -> str:
+    """The nearest of the names that exist, and the first of all of them."""
+    near = nearest(given, known)
+    return f"{f'Did you mean {near!r}? ' if near else ''}Known are: {shown_names(known)}"
 
 
 def one_of(given: object, known: Sequence[str]) -> str:

@@ -6,13 +6,12 @@ from typing import Any, Final
 import msgspec
 
 from headgate import __version__
-from headgate.config.wording import nearest
+from headgate.config.wording import known_names
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import FeedRecorded
 from headgate.records.keys import FeedKey
 from headgate.records.migration import MigrationKey, MigrationRecorded
-from headgate.records.name_lists import shown_names
 from headgate.views.history import TIMELINE_EVENTS_MAX, Event, History
 from headgate.views.migration_rows import MigrationRow, migration_row, migration_rows
 from headgate.views.rows import (
@@ -205,9 +204,7 @@ def why_not_found(known: Known, path: Mapping[str, str], query: Mapping[str, str
     for kind, existing in names.items():
         given = path.get(kind, query.get(kind))
         if given is not None and given not in existing:
-            near = nearest(given, existing)
-            hint = f"Did you mean {near!r}? " if near else ""
-            there = f"{hint}Known are: {shown_names(sorted(existing))}" if existing else "There are none yet"
+            there = known_names(given, sorted(existing)) if existing else "There are none yet"
             return f"{kind} {given!r} does not exist. {there}"
     return f"the topics hold nothing for {', '.join(f'{kind} {name}' for kind, name in path.items())}"
 
