@@ -8,6 +8,7 @@ from headgate.coordinator.core.machine import State
 from headgate.records.control import (
     FeedRecorded,
     FeedState,
+    OperationKind,
     ReplicationState,
     SpanPlan,
     TaskState,
@@ -15,7 +16,6 @@ from headgate.records.control import (
     is_unsettled,
 )
 from headgate.records.keys import SpanKey
-from headgate.records.row_copies import is_snapshot
 from headgate.records.spans import paused_table
 from headgate_lab.simulation.agents import AgentProcess
 
@@ -34,7 +34,8 @@ def what_is_missing(world: "World") -> list[str]:
     for _, state in sorted(world.log_audit.states.items()):
         for name, placed in sorted(state.requests.items()):
             outcome, feed_of_it = state.outcomes.get(name), state.feeds.get(placed.request.feed)
-            if is_snapshot(name) and feed_of_it is not None and feed_of_it.wanted is WantedState.STOPPED:
+            is_copy = placed.request.kind is OperationKind.RESYNC_TABLE
+            if is_copy and feed_of_it is not None and feed_of_it.wanted is WantedState.STOPPED:
                 continue  # its rows are copied when the feed is resumed
             if is_unsettled(outcome):
                 missing.append(f"{name} {placed.request.kind} {placed.request.feed} has {outcome}")

@@ -100,4 +100,5 @@ def test_mistakes_name_what_was_meant_and_what_to_do(made: Any, postgres_databas
     assert "--source-dsn" in stranger.stderr
     away = made("port", "--source-dsn", "host=127.0.0.1 port=1 dbname=shop user=reader")
     assert away.exit_code == ExitCode.DATABASE
-    assert "port 1" in away.stderr
+    assert "at 127.0.0.1:1" in away.stderr
+    assert "correct host and port in --source-dsn" in away.stderr
