@@ -14,7 +14,7 @@ import psutil
 import psycopg
 import pymysql
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from fixtures.services import mariadb_connect, mariadb_execute
 from headgate.provisioning.errors import EmbeddedError, PortTakenError
@@ -23,7 +23,7 @@ from headgate_lab.embedded.broker import CALM, EmbeddedKafka
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from headgate_lab.embedded.ports import HOST, free_ports, require_free
 from headgate_lab.embedded.postgres import EmbeddedPostgres
-from headgate_lab.pages.versions import tested
+from headgate_lab.pages import versions
 from support.ended import has_ended
 from support.waiting import eventually
 
@@ -69,7 +69,7 @@ def one_value(dsn: str, query: str) -> object:
 def test_postgres_keeps_its_rows_over_stop_and_kill(folder: Path) -> None:
     with EmbeddedPostgres(folder / "postgres", logical=True) as server:
         assert one_value(server.dsn(), "SHOW wal_level") == "logical"
-        assert str(one_value(server.dsn(), "SHOW server_version")).partition(".")[0] in tested()["PostgreSQL"]
+        assert str(one_value(server.dsn(), "SHOW server_version")).partition(".")[0] in versions.tested()["PostgreSQL"]
         with psycopg.connect(server.dsn()) as connection:
             connection.execute("CREATE TABLE kept AS SELECT 7 AS n")
         server.stop()
@@ -113,7 +113,7 @@ def test_mariadb_keeps_its_rows_over_stop_and_kill(folder: Path) -> None:
         url = server.dsn("mysql")
         assert mariadb_execute(url, "SELECT @@log_bin, @@binlog_format") == [(1, "ROW")]
         ((version,),) = mariadb_execute(url, "SELECT version()")
-        assert str(version).rpartition("-MariaDB")[0].rpartition(".")[0] in tested()["MariaDB"]
+        assert str(version).rpartition("-MariaDB")[0].rpartition(".")[0] in versions.tested()["MariaDB"]
         mariadb_execute(url, "CREATE DATABASE kept")
         mariadb_execute(url, "CREATE TABLE kept.t AS SELECT 7 AS n")
         server.stop()
@@ -155,14 +155,18 @@ def test_the_broker_keeps_its_records_over_stop_and_kill(folder: Path) -> None:
             _ = kafka.pid
         kafka.start()
         # The same client, the same address, and the records: a produce would show a new topic as well.
-        low, high = _watermarks(kafka.bootstrap)
-        assert (low, high) == (0, 1)
+        assert eventually(lambda: _watermarks(kafka.bootstrap), "the partition has its leader again") == (0, 1)
 
 
-def _watermarks(bootstrap: str) -> tuple[int, int]:
+def _watermarks(bootstrap: str) -> tuple[int, int] | None:
+    """None while the broker that has just started does not have its partitions yet."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "watermarks"})
     try:
         low, high = consumer.get_watermark_offsets(TopicPartition("kept", 0), timeout=DEADLINE_SECONDS)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+            raise
+        return None
     finally:
         consumer.close()
     return low, high
