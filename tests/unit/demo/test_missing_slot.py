@@ -24,7 +24,6 @@ FACTS = PostgresFacts(
     slots_max=10,
     senders_max=10,
     senders=0,
-    may_replicate=True,
 )
 SLOT = Slot("mine", "pgoutput", "shop", is_active=False, wal_status="reserved", retained_bytes=0)
 

@@ -51,10 +51,16 @@ from headgate.records.keys import (
 )
 from headgate.records.row_copies import is_snapshot
 from headgate.runtime.machine import OFFSET_UNKNOWN
-from headgate.runtime.placed_request import PlacedRequest
 
 LEASE_SECONDS_DEFAULT: Final = 5.0
 """The default lease, until an owner's record contains another."""
+
+
+class PlacedRequest(msgspec.Struct, frozen=True):
+    """An operator's request and its position: its offset orders requests and names the feed it creates."""
+
+    offset: int
+    request: OperationRequested
 
 
 @dataclass(slots=True)
@@ -74,7 +80,7 @@ class CoordinatorState:
     spans: dict[SpanKey, SpanDispatched] = field(default_factory=dict)
     feeds: dict[str, FeedRecorded] = field(default_factory=dict)
     feed_progress: dict[str, FeedProgressed] = field(default_factory=dict)
-    requests: dict[str, PlacedRequest[OperationRequested]] = field(default_factory=dict)
+    requests: dict[str, PlacedRequest] = field(default_factory=dict)
     outcomes: dict[str, RequestSettled] = field(default_factory=dict)
     index: Indexes = field(default_factory=Indexes)
     term: TermMemory | None = None

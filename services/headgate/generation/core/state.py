@@ -41,10 +41,23 @@ from headgate.records.generation import (
     WriterKey,
     WriterReported,
 )
-from headgate.runtime.placed_request import PlacedRequest
 
 CHUNK_STREAMS: Final = 5_000
 """Streams in one record: at 150 bytes each, and a few parents, under a megabyte, which every topic takes."""
+
+
+class PlacedRequest(msgspec.Struct, frozen=True):
+    """A request and its position: requests are processed in that order."""
+
+    offset: int
+    request: GenerationRequested
+
+
+class PlacedPolicy(msgspec.Struct, frozen=True):
+    """As PlacedRequest, for what autoscaling is to go by."""
+
+    offset: int
+    request: PolicyRequested
 
 
 @dataclass(slots=True)
@@ -61,10 +74,10 @@ class GenerationState:
     chunks: dict[tuple[str, int], dict[int, GenerationDescribed]] = field(default_factory=dict)
     writers: dict[str, dict[tuple[str, int], WriterReported]] = field(default_factory=dict)
     readers: dict[str, dict[str, ReaderReported]] = field(default_factory=dict)
-    requests: dict[GenerationRequestKey, PlacedRequest[GenerationRequested]] = field(default_factory=dict)
+    requests: dict[GenerationRequestKey, PlacedRequest] = field(default_factory=dict)
     outcomes: dict[GenerationOutcomeKey, RequestSettled] = field(default_factory=dict)
     automatic: dict[str, AutomaticRecorded] = field(default_factory=dict)
-    policies: dict[PolicyRequestKey, PlacedRequest[PolicyRequested]] = field(default_factory=dict)
+    policies: dict[PolicyRequestKey, PlacedPolicy] = field(default_factory=dict)
     timestamps: TimestampRecords = field(default_factory=TimestampRecords)
     maps: dict[tuple[str, int], LogMap] = field(default_factory=dict)
     tables: dict[str, StreamTable] = field(default_factory=dict)
@@ -130,7 +143,7 @@ def evolve(state: GenerationState, key: Key, value: Record | None, offset: int) 
         case GenerationOutcomeKey():
             _adopt(state.outcomes, key, value)
         case PolicyRequestKey():
-            _put(state.policies, key, PlacedRequest(offset, value) if isinstance(value, PolicyRequested) else None)
+            _put(state.policies, key, PlacedPolicy(offset, value) if isinstance(value, PolicyRequested) else None)
         case AutomaticKey():
             _adopt(state.automatic, key.set, value)
         case GenerationOwnerKey() if key.shard == state.shard and isinstance(value, OwnerAnnounced):

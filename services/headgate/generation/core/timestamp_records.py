@@ -30,12 +30,18 @@ from headgate.records.timestamps import (
     TimestampsRequested,
     TimestampsRequestKey,
 )
-from headgate.runtime.placed_request import PlacedRequest
 
 LEEWAY_MS: Final = 5_000
 """How far clocks of writers may be apart."""
 
 RowKey = DescriptionKey | StreamsKey | TimestampKey
+
+
+class PlacedTimestamps(msgspec.Struct, frozen=True):
+    """A request and its position: requests are processed in that order."""
+
+    offset: int
+    request: TimestampsRequested
 
 
 @dataclass(slots=True)
@@ -48,7 +54,7 @@ class TimestampRecords:
     streams: dict[tuple[str, int], dict[int, StreamsListed]] = field(default_factory=dict)
     published: dict[tuple[str, int], TimestampPublished] = field(default_factory=dict)
     readers: dict[str, dict[str, TimestampLeft]] = field(default_factory=dict)
-    requests: dict[TimestampsRequestKey, PlacedRequest[TimestampsRequested]] = field(default_factory=dict)
+    requests: dict[TimestampsRequestKey, PlacedTimestamps] = field(default_factory=dict)
 
     def evolve(self, key: Key, value: Record | None, offset: int) -> None:
         """Adopt one record, of whatever key; ``value`` is of the key's type."""
@@ -66,7 +72,7 @@ class TimestampRecords:
             case TimestampReaderKey():
                 _adopt_in(self.readers, key.set, key.reader, value)
             case TimestampsRequestKey() if isinstance(value, TimestampsRequested):
-                self.requests[key] = PlacedRequest(offset, value)
+                self.requests[key] = PlacedTimestamps(offset, value)
             case TimestampsRequestKey():
                 self.requests.pop(key, None)
             case _:

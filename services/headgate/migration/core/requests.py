@@ -18,7 +18,7 @@ from headgate.migration.core.scheduling import (
     stop,
 )
 from headgate.migration.core.spec import TOOLS, MigrationSpec, MigrationSpecError, parse_request, written
-from headgate.migration.core.state import PENDING, TERMINAL
+from headgate.migration.core.state import PENDING, TERMINAL, PlacedRequest
 from headgate.migration.core.transitions import Signal, first_state
 from headgate.migration.core.turns import is_same_database
 from headgate.records.control import OutcomeStatus
@@ -33,7 +33,6 @@ from headgate.records.migration import (
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import NOT_FOUND, coded
 from headgate.runtime.machine import EffectFailed
-from headgate.runtime.placed_request import PlacedRequest
 
 __all__ = [
     "answer",
@@ -230,9 +229,7 @@ def examined(draft: Draft, effect: ExamineMigration, result: object) -> None:
     _answer_unexamined(draft, effect.spec.database)
 
 
-def _accept(
-    draft: Draft, effect: ExamineMigration, result: Examined, placed: PlacedRequest[MigrationRequested]
-) -> None:
+def _accept(draft: Draft, effect: ExamineMigration, result: Examined, placed: PlacedRequest) -> None:
     spec = effect.spec
     accepted = MigrationSpec(
         **{name: getattr(spec, name) for name in spec.__struct_fields__} | {"found": result.statement}

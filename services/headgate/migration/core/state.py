@@ -26,13 +26,13 @@ from headgate.records.migration import (
 )
 from headgate.records.migration_standing import PENDING
 from headgate.runtime.machine import OFFSET_UNKNOWN
-from headgate.runtime.placed_request import PlacedRequest
 
 __all__ = [
     "LEVEL_FIRST",
     "PENDING",
     "TERMINAL",
     "MigrationsState",
+    "PlacedRequest",
     "Term",
     "digest",
     "evolve",
@@ -43,6 +43,13 @@ LEVEL_FIRST: Final = 1
 """What is written as long as no owner has announced more."""
 
 TERMINAL: Final = frozenset({MigrationState.COMPLETE, MigrationState.FAILED, MigrationState.CANCELLED})
+
+
+class PlacedRequest(msgspec.Struct, frozen=True):
+    """A request with its offset: the order in which requests are answered."""
+
+    request: MigrationRequested
+    offset: int
 
 
 @dataclass(slots=True)
@@ -89,8 +96,8 @@ class MigrationsState:
 
     def __init__(self) -> None:
         self.migrations: dict[str, MigrationRecorded] = {}
-        self.requests: dict[str, PlacedRequest[MigrationRequested]] = {}
-        self.approvals: dict[str, PlacedRequest[MigrationRequested]] = {}
+        self.requests: dict[str, PlacedRequest] = {}
+        self.approvals: dict[str, PlacedRequest] = {}
         self.outcomes: dict[str, RequestSettled] = {}
         self.level = LEVEL_FIRST
         self.term: Term | None = None
@@ -118,11 +125,9 @@ def evolve(state: MigrationsState, key: Key, value: Record | None, offset: int =
             pass
 
 
-def _place(
-    requests: dict[str, PlacedRequest[MigrationRequested]], name: str, value: Record | None, offset: int
-) -> None:
+def _place(requests: dict[str, PlacedRequest], name: str, value: Record | None, offset: int) -> None:
     if isinstance(value, MigrationRequested):
-        requests[name] = PlacedRequest(offset, value)
+        requests[name] = PlacedRequest(value, offset)
     else:
         requests.pop(name, None)
 
