@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import msgspec
 import urllib3
 
+from headgate.config.ca_files import why_not_ca
 from headgate.config.secrets import NotPermittedError, check_hosts, read_secret, secret
 from headgate.config.source_spec import RegistrySpec
 from headgate.formats.change import DATA_ERRORS, ChangeError
@@ -122,6 +123,8 @@ class SchemaRegistry:
             headers["Content-Type"] = "application/vnd.schemaregistry.v1+json"
         content = None if given is None else msgspec.json.encode(given)
         authority = None if spec.ca_file is None else str(spec.ca_file)
+        if spec.ca_file is not None and (why := why_not_ca(spec.ca_file)) is not None:
+            raise OSError(f"source.registry.ca_file: {why}")
         timeout = urllib3.Timeout(connect=CONNECT_SECONDS_MAX, read=ANSWER_SECONDS_MAX)
         with (
             urllib3.PoolManager(

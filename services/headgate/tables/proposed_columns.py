@@ -6,9 +6,11 @@ feed does not name the source database, from the schemas of the events.
 
 from collections.abc import Mapping
 
+from headgate.config.columns import ColumnOptions
 from headgate.config.feed import FeedSpec
 from headgate.databases.kinds import KINDS
 from headgate.records.control import SpanPlan
+from headgate.records.name_lists import shown_names
 from headgate.records.spans import table_of
 from headgate.sinks.known_columns import KnownColumns
 from headgate.sinks.registry import target_of
@@ -16,12 +18,12 @@ from headgate.sinks.relational.session import as_sink_errors
 from headgate.sources.database import as_source_errors, source_target
 from headgate.sources.table_names import source_table
 from headgate.sources.table_options import spec_of
-from headgate.tables.alteration import Known, plan_alteration
+from headgate.tables.alteration import Alteration, Known, names_of, plan_alteration
 from headgate.tables.catalogues import open_catalogue
 from headgate.tables.from_events import definition_from
 from headgate.tables.keyed import keyed_definition
 from headgate.tables.missing import Said, SchemaOf, chosen_types
-from headgate.tables.plan import needed_first
+from headgate.tables.plan import Sink, needed_first
 from headgate.tables.shaped import shaped_definition, with_target_names
 from headgate.tables.statement import Definition
 
@@ -58,13 +60,31 @@ def proposed_columns(  # noqa: PLR0917 - what one attempt knows
             masked=frozenset(map(shape.target, shape.mask)),
         )
     alteration = plan_alteration(shaped_definition(definition, shape), target, lacking, known)
+    return _advice(alteration, known.sink, f"`headgate table resync {spec.feed} {table_of(plan.span)}`") + (
+        _caution(definition, shape) if alteration.statements else ""
+    )
+
+
+def _advice(alteration: Alteration, sink: Sink, resync: str) -> str:
     if alteration.lost:
-        resync = f"`headgate table resync {spec.feed} {table_of(plan.span)}`"
         return f"{'; '.join(alteration.lost)}. Add it again, then copy all rows: {resync}"
     if alteration.refusals:
         return "; ".join(alteration.refusals)
-    statements = [*needed_first([alteration], known.sink), *alteration.statements] if alteration.statements else []
-    return f"Run at the sink: {' '.join(f'{statement};' for statement in statements)}" if statements else ""
+    if not alteration.statements:
+        return ""
+    statements = (*needed_first([alteration], sink), *alteration.statements)
+    return f"Run at the sink: {' '.join(f'{statement};' for statement in statements)}"
+
+
+def _caution(definition: Definition, shape: ColumnOptions) -> str:
+    """A column that the feed leaves out looks like a new one once the source has renamed it."""
+    gone = [name for name in shape.exclude or () if name not in names_of(definition)]
+    if not gone:
+        return ""
+    return (
+        f" But if it is the new name of {shown_names(gone)}, which columns.exclude leaves out and the source's table "
+        "does not have, add it to columns.exclude instead"
+    )
 
 
 def _source(

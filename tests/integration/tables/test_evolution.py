@@ -159,6 +159,18 @@ def test_a_user_who_alters_the_table_gets_the_statement_with_the_type(pair: Pair
     assert proposed_columns(spec, pair.plan, {"c": "string"}, said, no_schema, KnownColumns()) == ""
 
 
+@pairs((PG, PG), (MY, MY))
+def test_a_user_is_warned_that_the_column_may_be_one_that_is_left_out(pair: Pair) -> None:
+    pair.source.execute(f"ALTER TABLE {pair.source.name} ADD COLUMN ssn int")
+    spec = pair.feed(tables="create").model_copy(update={"columns": ColumnOptions(exclude=("ssn",))})
+    pair.source.execute(f"ALTER TABLE {pair.source.name} ADD COLUMN other int")
+    text = proposed_columns(spec, pair.plan, {"other": ""}, said, no_schema, KnownColumns())
+    assert ("ALTER TABLE" in text, "ssn" in text) == (True, False)
+    pair.source.execute(f"ALTER TABLE {pair.source.name} RENAME COLUMN ssn TO digits")
+    text = proposed_columns(spec, pair.plan, {"digits": ""}, said, no_schema, KnownColumns())
+    assert "if it is the new name of ssn, which columns.exclude leaves out" in text
+
+
 @pairs((PG, MY))
 def test_a_column_that_was_dropped_at_the_sink_is_not_proposed_alone(pair: Pair) -> None:
     pair.source.execute(f"ALTER TABLE {pair.source.name} ADD COLUMN c varchar(7)")

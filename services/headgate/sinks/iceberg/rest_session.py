@@ -13,6 +13,7 @@ import msgspec
 from requests import PreparedRequest, Response
 from requests.auth import AuthBase
 
+from headgate.config.ca_files import why_not_ca
 from headgate.databases.address import Target
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.iceberg.address import Place, address_of, place_of
@@ -93,9 +94,10 @@ class CatalogSession(GuardedSession):
                 f"{target.options.password_file} does not name a file with a {what}: it must contain one word of "
                 "printable ASCII characters, without spaces and other lines"
             )
-        if place.ca_file is not None and not _is_file(place.ca_file):
+        why = None if place.ca_file is None else why_not_ca(Path(place.ca_file))
+        if why is not None:
             raise SinkRefusedError(
-                f"{target.options.address}: the CA's file {place.ca_file} is not on this machine. Put it wherever "
+                f"{target.options.address}: ca_file: {why}. Put the file with the CA's certificate wherever "
                 "coordinators and agents run, or correct ca_file"
             )
         return _Given(place, target.password_file, token)
@@ -130,10 +132,3 @@ class _Token(AuthBase):
         if self._token is not None:
             request.headers["Authorization"] = f"Bearer {self._token}"
         return request
-
-
-def _is_file(name: str) -> bool:
-    try:
-        return Path(name).is_file()
-    except OSError:  # its folder cannot be entered
-        return False

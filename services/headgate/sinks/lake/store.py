@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import msgspec
 
+from headgate.config.ca_files import why_not_ca
 from headgate.config.secrets import NotPermittedError, read_secret
 from headgate.databases.address import Target
 from headgate.databases.buckets import bucket_of
@@ -45,10 +46,6 @@ RETRY_SECONDS: Final = 20
 
 CA_FILE: Final = "headgate.ca-file"
 """The property by which ``iceberg/files.py`` learns of the CA. pyiceberg has none for it."""
-
-_CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
-CA_FILE_BYTES_MAX: Final = 1 << 20
-"""More than a machine's whole list of CAs. A feed names the file, so it may be any."""
 
 _TOKEN: Final = "AWS_SESSION_TOKEN"  # noqa: S105 - its name
 
@@ -327,18 +324,11 @@ def _ca_file(target: Target) -> Path | None:
     file = target.store.ca_file
     if file is None:
         return None
-    option = f"{target.options.store}.ca_file"
-    try:
-        # A pipe or a device has no end that could be read to.
-        is_pem = file.stat().st_size <= CA_FILE_BYTES_MAX and file.is_file() and _CERTIFICATE in file.read_bytes()
-    except OSError as error:
+    why = why_not_ca(file)
+    if why is not None:
         raise SinkRefusedError(
-            f"{option}: cannot read {file} ({error.strerror}). Put it wherever coordinators and agents run, readable "
-            "for them, or correct the option"
-        ) from error
-    if not is_pem:
-        raise SinkRefusedError(
-            f"{option}: {file} is not a file with a certificate in PEM form. Name the file of the CA's certificate"
+            f"{target.options.store}.ca_file: {why}. Put the file with the CA's certificate wherever coordinators and "
+            "agents run, readable for them, or correct the option"
         )
     return file
 
