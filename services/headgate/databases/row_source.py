@@ -112,8 +112,8 @@ class RowSource(RowReader, Protocol):
         """Raise RowSourceError unless rows can be copied from this server: it has all changes of the change log."""
         ...
 
-    def is_captured(self) -> bool:
-        """Whether something may read the database's changes; False where the server shows that nothing does."""
+    def why_not_captured(self, tables: Sequence[str]) -> list[str]:
+        """Reasons why nothing can read changes of these tables, as far as the server shows them. All must exist."""
         ...
 
     def await_commits(self, is_over: Callable[[], bool]) -> None:

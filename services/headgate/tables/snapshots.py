@@ -1,17 +1,20 @@
 """Tables whose rows are copied when they join a feed: which they are, and whether that is possible (docs/adr/0116)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
 from headgate.config.column_types import column_of
 from headgate.config.feed import FeedSpec
+from headgate.databases.address import Target
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.kinds import KINDS
 from headgate.databases.row_source import RowSource, RowSourceError
 from headgate.databases.row_sources import connector_of, open_row_source
 from headgate.records.control import SpanPlan
 from headgate.records.identifiers import normal_table, split_table
+from headgate.records.refusals import WARNING
 from headgate.records.row_copies import RowCopy, shown_row_copy
 from headgate.records.slices import slice_of, whole_table
 from headgate.sinks.contract import TableShape
@@ -25,11 +28,6 @@ from headgate.tables.paired_tables import SinkTable, pair_table, table_to_copy
 from headgate.tables.statement import CreateTable
 
 __all__ = ["check_snapshots", "snapshot_copies"]
-
-_NOT_CAPTURED: Final = (
-    "warning: the source database has no logical replication slot, so nothing captures its changes. Start the "
-    "connector, or changes made between the copy and its start are missing at the sink"
-)
 
 _HAS_ROWS: Final = (
     "the target table has rows. Empty it, or choose with snapshot.existing_rows what happens to them: keep, or delete "
@@ -78,18 +76,14 @@ def check_snapshots(
     database = spec.source.database
     if not copied or database is None:
         return ()
-    target, reasons = source_target(database), []
+    target, reasons, tables = source_target(database), [], []
+    with _open_source(target) as source:
+        source.check_server()
     with as_source_errors():
-        try:
-            with open_row_source(target) as source:
-                source.check_server()
-                is_captured = source.is_captured()
-        except RowSourceError as error:
-            raise SnapshotRefusedError(f"snapshot: initial: {error}") from error
         for plan in copied:
             try:
                 with open_row_source(target) as source:
-                    _check(spec, plan, source, said, _created(plan, missing) or shapes[plan.table])
+                    tables.append(_check(spec, plan, source, said, _created(plan, missing) or shapes[plan.table]))
             except RowSourceError as error:
                 reasons.append(f"{plan.table}: {error}")
     if reasons:
@@ -97,7 +91,19 @@ def check_snapshots(
             f"rows cannot be copied of {len(reasons)} of {len(copied)} tables. {'; '.join(reasons)}. Correct that, or "
             "set snapshot: never for these tables in `tables`"
         )
-    return () if is_captured else (_NOT_CAPTURED,)
+    with _open_source(target) as source:
+        return tuple(f"{WARNING}{why}" for why in source.why_not_captured(tables))
+
+
+@contextmanager
+def _open_source(target: Target) -> Iterator[RowSource]:
+    """Raises SnapshotRefusedError where the block raises RowSourceError, and SourceError."""
+    with as_source_errors():
+        try:
+            with open_row_source(target) as source:
+                yield source
+        except RowSourceError as error:
+            raise SnapshotRefusedError(f"snapshot: initial: {error}") from error
 
 
 def _created(plan: SpanPlan, missing: MissingTables) -> CreateTable | None:
@@ -115,8 +121,8 @@ def _created(plan: SpanPlan, missing: MissingTables) -> CreateTable | None:
     )
 
 
-def _check(spec: FeedSpec, plan: SpanPlan, source: RowSource, said: Said, there: CreateTable | TableShape) -> None:
-    """Raise RowSourceError where the table's rows cannot be copied. Raises DatabaseError."""
+def _check(spec: FeedSpec, plan: SpanPlan, source: RowSource, said: Said, there: CreateTable | TableShape) -> str:
+    """The source's table. Raises RowSourceError where its rows cannot be copied. Raises DatabaseError."""
     own = spec_of(spec, plan)
     check_appended(own, plan.start)
     table = table_to_copy(spec, plan, source, said)
@@ -138,6 +144,7 @@ def _check(spec: FeedSpec, plan: SpanPlan, source: RowSource, said: Said, there:
     first = source.next_bound(table, paired.source_key, None, 1)
     if first is not None:  # only reading shows whether the user may read, and whether every column can be
         list(source.rows_within(table, tuple(paired.columns), paired.source_key, Chunk(None, first)))
+    return table
 
 
 def _created_types(spec: FeedSpec, plan: SpanPlan, created: CreateTable, source: Mapping[str, str]) -> dict[str, str]:

@@ -1,11 +1,13 @@
 """Which tables can be copied between real databases is known before a feed is created, and every reason is named."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import psycopg
 import pytest
 
+from fixtures.servers import UNLOGGED
 from fixtures.services import mariadb_execute
 from headgate.config.feed import FeedSpec
 from headgate.records.control import SpanPlan
@@ -139,6 +141,48 @@ def test_rows_of_the_target_are_refused_unless_the_feed_says_what_becomes_of_the
         ends.check(spec, "full_table")
         (text,) = snapshot_copies(spec, [SpanPlan("s", "t.p.full_table", "p.full_table", {0: 0})]).values()
         assert read_row_copy(text) == RowCopy(keys=None, delete=deletes, rows_per_second=5)
+
+
+def test_a_table_whose_changes_no_connector_gets_is_named(postgres_database: str, spare_databases: Any) -> None:
+    run(postgres_database, "CREATE TABLE items (id int PRIMARY KEY)", "CREATE UNLOGGED TABLE fast (id int PRIMARY KEY)")
+    run(postgres_database, "CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    run(postgres_database, "CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (9)")
+    run(postgres_database, "CREATE PUBLICATION inserts FOR TABLE items WITH (publish = 'insert')")
+    with spare_databases.database() as parameters, _slot(postgres_database):
+        ends = Ends(postgres_database, "postgresql://{user}:{password}@{host}:{port}/{dbname}".format(**parameters))
+        unlogged, unpublished = ends.check(ends.feed(), "items", "fast", "parts")
+        assert "warning: changes of public.fast are not logged" in unlogged
+        assert "publishes inserts, updates and deletes of public.items, public.parts, so" in unpublished
+        run(postgres_database, "CREATE PUBLICATION whole FOR TABLE items, parts")
+        assert ends.check(ends.feed(), "items", "parts") == ()
+        run(postgres_database, "ALTER PUBLICATION whole SET (publish_via_partition_root = true)")
+        assert ends.check(ends.feed(), "items", "parts", "parts_1") == ()
+
+
+@contextmanager
+def _slot(dsn: str) -> Iterator[None]:
+    """As a connector's."""
+    name = f"s{dsn.rsplit('/', 1)[1]}"[:60]
+    run(dsn, f"SELECT pg_create_logical_replication_slot('{name}', 'pgoutput')")
+    try:
+        yield
+    finally:
+        run(dsn, f"SELECT pg_drop_replication_slot('{name}')")
+
+
+def test_a_database_that_the_binary_log_leaves_out_is_named(mariadb_database: str) -> None:
+    source = f"{mariadb_database.rpartition('/')[0]}/{UNLOGGED}"
+    mariadb_execute(mariadb_database, f"CREATE DATABASE {UNLOGGED}")
+    try:
+        run(source, "CREATE TABLE items (id int PRIMARY KEY)")
+        run(mariadb_database, "CREATE TABLE items (id int PRIMARY KEY)")
+        ends = Ends(source, mariadb_database)
+        (warning,) = ends.check(ends.feed(), "items")
+        assert f"leaves out the database of {UNLOGGED}.items" in warning
+        back = Ends(mariadb_database, source)
+        assert back.check(back.feed(), "items") == ()
+    finally:
+        mariadb_execute(mariadb_database, f"DROP DATABASE {UNLOGGED}")
 
 
 def test_a_table_that_the_user_may_not_read_is_refused(dsns: Mapping[str, str], spare_databases: Any) -> None:

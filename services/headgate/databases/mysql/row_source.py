@@ -24,6 +24,7 @@ from headgate.databases.row_source import (
     typed_bound,
 )
 from headgate.records.identifiers import split_table
+from headgate.records.name_lists import shown_names
 from headgate.records.slices import slice_of
 
 __all__ = ["MysqlRows", "open_rows"]
@@ -84,9 +85,21 @@ class MysqlRows:
         self._check_primary()
         self._end()
 
-    def is_captured(self) -> bool:
-        """See RowSource. A server does not show that: a reader of its binary log may come at any time."""
-        return True
+    def why_not_captured(self, tables: Sequence[str]) -> list[str]:
+        """See RowSource. Only what the binary log leaves out is known: a reader of it may come at any time."""
+        (_, _, only, without, *_), *_ = self._status()
+        ((current,),) = self._session.execute("SELECT DATABASE()")
+        left_out = [
+            table
+            for table in tables
+            if _is_left_out(str(split_table(table)[0] or current), _databases(only), _databases(without))
+        ]
+        why = (
+            f"the source's binary log leaves out the database of {shown_names(left_out)} (binlog_do_db or "
+            "binlog_ignore_db), so nothing captures its changes, and the copied rows never change. Correct these "
+            "options of the server"
+        )
+        return [why] if left_out else []
 
     def await_commits(self, is_over: Callable[[], bool]) -> None:
         """See RowSource."""
@@ -125,6 +138,11 @@ class MysqlRows:
 
     def _end(self) -> tuple[int, int]:
         """Where the binary log ends: number of the file, and position."""
+        (file, position, *_), *_ = self._status()
+        return _place(file, position)
+
+    def _status(self) -> Sequence[tuple[Any, ...]]:
+        """One row: the binary log's file and position, and the databases that alone are in it, and that are not."""
         try:
             found = self._session.execute("SHOW MASTER STATUS")
         except MysqlError as error:
@@ -138,7 +156,7 @@ class MysqlRows:
             raise RowSourceError(
                 "source.database writes no binary log, so it is not the server that the connector reads. Name that one"
             )
-        return _place(found[0][0], found[0][1])
+        return found
 
     def _transactions(self) -> frozenset[str]:
         """The last transaction of each domain in the binary log."""
@@ -307,6 +325,15 @@ class MysqlRows:
 def _place(file: object, position: object) -> tuple[int, int]:
     """A place in the binary log, as something that can be compared."""
     return int(str(file).rpartition(".")[2]), int(str(position))
+
+
+def _databases(listed: object) -> list[str]:
+    return [name for name in str(listed or "").split(",") if name]
+
+
+def _is_left_out(database: str, only: Sequence[str], without: Sequence[str]) -> bool:
+    """By the server's own rule: where it logs some databases only, the others are not looked at."""
+    return database not in only if only else database in without
 
 
 def _text(column: str) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from headgate.databases.address import Target
 from headgate.databases.key_ranges import Chunk
+from headgate.databases.postgresql.capturing import why_not_captured
 from headgate.databases.postgresql.catalogue import read_form
 from headgate.databases.postgresql.errors import PostgresError, message
 from headgate.databases.postgresql.key_ranges import (
@@ -66,10 +67,6 @@ SELECT sum(CASE WHEN reltuples < 0 THEN NULL ELSE reltuples END)::bigint FROM pg
 WHERE relkind <> 'p' AND (oid = %s OR oid IN (SELECT relid FROM pg_partition_tree(%s)))
 """
 
-_SLOTS: Final = (
-    "SELECT 1 FROM pg_replication_slots WHERE slot_type = 'logical' AND database = current_database() LIMIT 1"
-)
-
 _KEY_FORMS: Final = {
     **dict.fromkeys(("int2", "int4", "int8"), KeyForm.INTEGER),
     **dict.fromkeys(("text", "varchar"), KeyForm.TEXT),
@@ -122,9 +119,9 @@ class PostgresRows:
                 "source.database is a standby, which may not have all changes of the change log. Name the primary"
             )
 
-    def is_captured(self) -> bool:
+    def why_not_captured(self, tables: Sequence[str]) -> list[str]:
         """See RowSource."""
-        return bool(self._session.execute(_SLOTS))
+        return why_not_captured(self._session.execute, {self._existing(table).number: table for table in tables})
 
     def await_commits(self, is_over: Callable[[], bool]) -> None:
         """See RowSource."""
