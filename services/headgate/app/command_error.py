@@ -35,6 +35,7 @@ class ExitCode(IntEnum):
     CHECK_FAILED = 52
     UNSETTLED = 53
     STOPPED_HARD = 60
+    OUTPUT_LOST = 61
 
 
 class CommandError(Exception):

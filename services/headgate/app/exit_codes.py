@@ -213,6 +213,10 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
     ExitCode.STOPPED_HARD: Meaning(
         "a clean stop took longer than allowed, so it was cut short", "`HEADGATE_SHUTDOWN_SECONDS`"
     ),
+    ExitCode.OUTPUT_LOST: Meaning(
+        "standard output cannot be written: its disk is full, or it is closed; what the command does may be done",
+        "the `list` or `show` command of its group",
+    ),
 }
 """The one table: commands return by it, and docs/exit-codes.md is made of it."""
 

@@ -21,6 +21,7 @@ from headgate.app.command_error import CommandError, ExitCode
 from headgate.cli.bash_words import whole_words
 from headgate.cli.groups import CommandGroup, Late, LateGroup, command_of, listed
 from headgate.cli.output import Output, complain, errors_as
+from headgate.cli.standard_output import checked_output
 from headgate.provisioning.installing import LAB
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ class Commands(LateGroup):
 
     def main(self, *args: Any, **further: Any) -> Any:
         """See the library's; an error of usage is one like any other where programs read."""
+        with checked_output():
+            return self._main(*args, **further)
+
+    def _main(self, *args: Any, **further: Any) -> Any:
         given = args[0] if args else further.pop("args", None)
         given = list(sys.argv[1:] if given is None else given)
         asked = _asked(given)

@@ -50,7 +50,7 @@ def test_a_connector_that_has_read_needs_its_slot(tmp_path: Path) -> None:
     assert "replication slot mine does not exist in database shop" in said
     assert "with --remove" in said
     assert f"rm {tmp_path / 'kafka' / 'connect.offsets'}" in said
-    assert "headgate table resync shop TABLE" in said
+    assert "headgate table resync shop TABLE --delete" in said
 
 
 @pytest.mark.parametrize(

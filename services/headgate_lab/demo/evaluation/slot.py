@@ -43,5 +43,5 @@ def missing_slot(captured: Capture, slot: str, folder: Path, feed: str) -> str:
         "without it. "
         f"Or keep the feed: type rm {quote(str(folder / _OFFSETS_FILE))} and run the command again, so that the "
         "connector creates the slot and sends all rows. Then type headgate table resync "
-        f"{feed} TABLE for each table, which also removes rows that were deleted until then"
+        f"{feed} TABLE --delete for each table, which removes rows that were deleted until then"
     )
