@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from headgate.cli.groups import CommandGroup
 from headgate.cli.options import Format
 from headgate.cli.output import Output, note, show_rows
 from headgate.config.feed import BATCH_INTERVAL_SECONDS_MAX
@@ -24,7 +25,7 @@ from headgate_lab.benchmarks.rest import RestOptions, bench_rest
 from headgate_lab.benchmarks.snapshot import SnapshotOptions, bench_snapshot
 from headgate_lab.benchmarks.tables import TablesOptions, bench_tables
 
-app = typer.Typer(help="Measure: every bench starts its own real parts and prints medians with their spread.")
+app = CommandGroup(help="Measure: every bench starts its own real parts and prints medians with their spread.")
 
 
 @app.command("pipeline")

@@ -38,7 +38,18 @@ def test_help_lists_commands_in_the_order_in_which_they_are_met() -> None:
     assert listed[-len(LAB_COMMANDS) :] == list(LAB_COMMANDS)
 
 
-@pytest.mark.parametrize("command", [[], ["feed"], ["feed", "create"], ["generation", "timestamps", "gc"], ["verify"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        [],
+        ["feed"],
+        ["feed", "create"],
+        ["generation", "timestamps", "gc"],
+        ["verify"],
+        *([name] for name in LAB_COMMANDS),
+        ["bench", "latency"],
+    ],
+)
 def test_an_option_without_a_value_shows_no_type(command: list[str]) -> None:
     text = CliRunner().invoke(app, [*command, "-h"]).stdout
     assert "--help" in text
