@@ -1,4 +1,4 @@
-"""The users by which Headgate reads a source PostgreSQL and writes a target, with the rights of docs/configuration.md.
+"""The users by which Headgate reads a source PostgreSQL and writes a target, with the rights of docs/target-tables.md.
 
 They have no others. The servers' superuser prepares the databases and the audit, and compares rows. Headgate never has
 its password.

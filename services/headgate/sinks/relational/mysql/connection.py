@@ -60,7 +60,7 @@ def sink_address(dsn: str) -> Address:
 
 def connect(settings: RelationalSettings) -> MysqlSession:
     """A new session, set up as everything here expects it. Raises SinkError."""
-    # No session can leave out triggers. They recognise ours by @headgate (docs/configuration.md).
+    # No session can leave out triggers. They recognise ours by @headgate (docs/target-tables.md).
     ours = f"SET SESSION foreign_key_checks = {int(settings.foreign_keys)}, @headgate = 1"
     with as_sink_errors():
         target = settings.target
