@@ -408,7 +408,7 @@ def throttle(
 
 @app.command()
 def revert(
-    migration: Id,
+    migration: OneId,
     *,
     new_id: Annotated[str | None, typer.Option("--id", help="id of the revert, which is a separate migration")] = None,
     turn: TurnOptions,
