@@ -62,8 +62,8 @@ def drain(
 ) -> None:
     """Move every table away from an agent, so that it can be stopped.
 
-    An agent that gets SIGTERM does the same by itself, as far as its shutdown time allows. Draining it first has no
-    limit of time. It gets no tables for a minute after that.
+    An agent that gets SIGTERM does the same by itself, as far as its shutdown time allows. This takes as long as
+    tables leave, and fails if none does for 150 seconds. The agent gets no tables for a minute after that.
 
     Example: headgate agent drain agent-2
     """

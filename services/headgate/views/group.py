@@ -47,7 +47,7 @@ async def group_may_be_joined(connection: KafkaConnection, group: str, asked: Ca
             stem = group.removesuffix(group.rsplit(".", 1)[-1])
             raise LogError(
                 f"joining group {group} on Kafka at {connection.bootstrap_servers}: the user has no right to Read "
-                f"groups whose names begin with {stem}. docs/configuration.md lists the rights of each service"
+                f"groups whose names begin with {stem}. docs/reference/rights.md lists the rights of each service"
             )
         return
 

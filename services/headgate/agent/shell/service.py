@@ -27,7 +27,6 @@ from headgate.agent.core.state import evolve, new_state, task_count
 from headgate.agent.shell.figures import FeedFigures
 from headgate.agent.shell.reading import TURN_SECONDS, SessionReader
 from headgate.agent.shell.session import (
-    AGENT_LEASE_SECONDS,
     SETTLE_LEASES_MAX,
     Heartbeat,
     IdWatch,
@@ -67,7 +66,7 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     address: str
     capacity_spans: int = 1000
-    lease_seconds: float = AGENT_LEASE_SECONDS
+    lease_seconds: float
     drain_seconds: float = DRAIN_SECONDS
 
 

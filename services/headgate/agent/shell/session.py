@@ -25,9 +25,6 @@ _log.addFilter(Repeats(logging.WARNING))  # that a session has lost its lease is
 
 Clock = Callable[[], float]
 
-AGENT_LEASE_SECONDS: Final = 10.0
-"""Default lease (TiCDC's session TTL): shorter moves tables for every long pause of a busy machine."""
-
 HEARTBEATS_PER_LEASE: Final = 5
 """Four in a row may be late before anybody is taken for dead."""
 
