@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import TopicMetadata
@@ -12,7 +12,12 @@ from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.reachable import check_takes_connections
 from headgate.eventlog.sharding import SHARDED_TOPICS
-from headgate.eventlog.topics import topic_name
+from headgate.eventlog.topics import CONTROL_TOPICS, topic_name
+
+_CONTROL: Final = frozenset(topic.name for topic in CONTROL_TOPICS)
+
+_ENOUGH: Final = 2
+"""A single topic whose name ends like one of Headgate's belongs to another program."""
 
 
 def cluster_settings(flags: Mapping[str, Any]) -> Settings:
@@ -33,6 +38,19 @@ def topics_of_others(flags: Mapping[str, Any]) -> list[str]:
     """Topics on the brokers that are neither Headgate's own nor internal. Raises SettingsError, LogError."""
     settings = load_settings(flags)
     return [name for name in _topics(settings) if not name.startswith((settings.prefix, "__"))]
+
+
+def clusters_there(flags: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Clusters of Headgate on the brokers → those of their control topics that exist. Raises SettingsError, LogError.
+
+    A cluster that was deleted halfway has some of them.
+    """
+    found: dict[str, list[str]] = {}
+    for topic in _topics(load_settings(flags)):
+        cluster, _, name = topic.rpartition(".")
+        if cluster and name in _CONTROL:
+            found.setdefault(cluster, []).append(topic)
+    return {cluster: sorted(topics) for cluster, topics in found.items() if len(topics) >= _ENOUGH}
 
 
 def _topics(settings: Settings) -> Mapping[str, TopicMetadata]:

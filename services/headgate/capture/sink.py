@@ -11,7 +11,7 @@ from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.kinds import kind_of
 from headgate.databases.postgresql.address import url_of
 
-__all__ = ["creating", "is_itself", "missing_tables"]
+__all__ = ["creating", "is_itself", "missing_tables", "running"]
 
 
 def is_itself(source: Capture, to: Capture, source_target: Target, sink_target: Target) -> bool:
@@ -43,6 +43,13 @@ def creating(target: Target, file: Path) -> str:
         once = "--set=ON_ERROR_STOP=1 --single-transaction"
         return f"psql {_url(target, 'SINK')} {once} --file={quote(str(file))}"
     return f"mariadb {_login(target, 'SINK')} --default-character-set=utf8mb4 < {quote(str(file))}"
+
+
+def running(target: Target, statement: str) -> str:
+    """The shell command that runs one statement at the sink. It asks for the password."""
+    if kind_of(target.dsn, target.options).name == "postgresql":
+        return f"psql {_url(target, 'SINK')} --command={quote(statement)}"
+    return f"mariadb {_login(target, 'SINK')} --execute={quote(statement)}"
 
 
 def _url(target: Target, otherwise: str) -> str:

@@ -106,7 +106,7 @@ OWN_COMMANDS: Final[Mapping[str, Late]] = {
     ),
     "jars": Late("headgate.cli.jars:app", "Download the jars that agents need.", _SETUP),
     "source": Late("headgate.cli.source:app", "Check source databases.", _SETUP),
-    "topic": Late("headgate.cli.topic:app", "Create, inspect and delete the control topics.", _SETUP),
+    "topic": Late("headgate.cli.topic:app", "Create and inspect the control topics.", _SETUP),
     "serve": Late("headgate.cli.serve:app", "Run a service.", _SETUP),
     "feed": Late("headgate.cli.feed:app", "Create, inspect and control feeds.", _FEEDS),
     "why": Late("headgate.cli.why:why", "Explain what holds a feed or a migration, and what to do about it.", _FEEDS),
@@ -119,6 +119,7 @@ OWN_COMMANDS: Final[Mapping[str, Late]] = {
     "coordinator": Late("headgate.cli.coordinators:app", "List coordinators and hand over their shards.", _FEEDS),
     "migration": Late("headgate.cli.migration:app", "Change schemas under load.", _CHANGES),
     "generation": Late("headgate.cli.generations:app", "Create and re-partition change logs.", _CHANGES),
+    "cluster": Late("headgate.cli.cluster:app", "Delete everything that Headgate made.", _SETUP),
     "version": Late(
         "headgate.cli.version:version",
         "Show the version, and the version of the control records that it writes.",

@@ -17,7 +17,6 @@ from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.cli.rights import grant, rights
 from headgate.cli.snapshots import read_snapshot
 from headgate.cli.source_topics import SOURCE_COLUMNS, source_rows
-from headgate.cli.topic_delete import delete
 from headgate.cli.topic_register import register_schemas
 from headgate.config.settings import Settings
 from headgate.config.wording import one_of
@@ -37,11 +36,10 @@ class _Order(HelpfulGroup):
         "rights",
         "grant",
         "register",
-        "delete",
     )
 
 
-app = CommandGroup(cls=_Order, help="Create, inspect and delete the control topics.", no_args_is_help=True)
+app = CommandGroup(cls=_Order, help="Create and inspect the control topics.", no_args_is_help=True)
 
 POLL_SECONDS: Final = 0.5
 POLL_RECORDS_MAX: Final = 500
@@ -206,7 +204,6 @@ def create(
         show_value(output, {**facts, "status": "done", "created": created})
 
 
-app.command("delete")(delete)
 app.command("register")(register_schemas)
 
 

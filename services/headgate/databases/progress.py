@@ -5,7 +5,8 @@ closed, and the next offset to apply. ``removed`` has feeds that must not come b
 table that a topic's events are of. Made when they are first needed are ``row_copies``, which has how far a whole table
 is copied, and ``known_columns``, which has what is known of a table's columns where Headgate alters tables.
 What a row allows and refuses is decided in sinks/fence.py. Here, and in each database's ``progress``, are the
-statements: nothing else in Headgate names these tables in SQL.
+statements: nothing else in Headgate names these tables in SQL, except databases/own_schema.py, which removes all of
+them.
 """
 
 from abc import ABC, abstractmethod

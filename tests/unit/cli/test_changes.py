@@ -101,6 +101,7 @@ CHANGES = {
 """Another command changes it back."""
 
 DESTROYS = {
+    "cluster delete",
     "deadletter purge",
     "deadletter replay",  # every reader of the topic has the records
     "feed apply",  # --prune deletes feeds
@@ -116,7 +117,6 @@ DESTROYS = {
     "migration approve",  # what it lets run may be destructive, as with submit
     "migration cleanup",
     "migration force-cutover",  # ends other people's sessions
-    "topic delete",
     "migration submit",  # not every change can be reverted
     "table resync",  # rows at the target are overwritten
     "verify",  # --repair overwrites rows
@@ -139,6 +139,8 @@ WRITES = {
     "resend",
     "create_topics",
     "delete_topics",
+    "delete_groups",
+    "remove_leftover",
     "remove_dead_letters",
     "add_schemas",
 } | {

@@ -1,4 +1,4 @@
-"""The groups that go with a cluster. With a real broker: tests/integration/cli/test_topic_delete.py."""
+"""The groups that go with a cluster. With a real broker: tests/integration/cli/test_cluster_delete.py."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future

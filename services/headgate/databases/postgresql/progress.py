@@ -17,9 +17,12 @@ from headgate.databases.progress import (
     values_of_feed,
 )  # fmt: skip
 
-__all__ = ["HOLD", "MOVE", "PREPARED_FENCE", "PostgresProgressTables", "close_feed", "feed_rows", "fence_arguments"]
+__all__ = [
+    "HOLD", "HOLD_SCHEMA", "MOVE", "PREPARED_FENCE", "PostgresProgressTables", "close_feed", "feed_rows",
+    "fence_arguments",
+]  # fmt: skip
 
-_HOLD_SCHEMA: Final = "SELECT pg_advisory_xact_lock(hashtextextended('headgate', 0))"
+HOLD_SCHEMA: Final = "SELECT pg_advisory_xact_lock(hashtextextended('headgate', 0))"
 """Of those who create the tables at the same moment, one does it: IF NOT EXISTS fails for the others."""
 
 # Neither is done where an administrator has made the schema: IF NOT EXISTS would still need the right to make one.
@@ -213,7 +216,7 @@ class PostgresProgressTables(ProgressTables):
     def create(self) -> None:
         """See ProgressTables."""
         with self.session.transaction():
-            self.session.execute(_HOLD_SCHEMA)
+            self.session.execute(HOLD_SCHEMA)
             # Asked of the table: to_regnamespace may answer from before the lock was waited for.
             if not self.session.execute("SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = 'headgate'"):
                 self.session.execute(_CREATE_SCHEMA)
@@ -261,7 +264,7 @@ class PostgresProgressTables(ProgressTables):
     def _create_late(self, table: str, statement: str) -> None:
         if not self.has(table):
             with self.session.transaction():
-                self.session.execute(_HOLD_SCHEMA)
+                self.session.execute(HOLD_SCHEMA)
                 self.session.execute(statement)
 
     def store_copy_mark(self, rows: ClaimedRows, request: str, mark: str) -> None:

@@ -34,10 +34,15 @@ def id_in_database(cluster_id: str, migration: str) -> str:
     """
     if cluster_id == NO_CLUSTER:
         return migration
-    mark = f"@{sha256(cluster_id.encode()).hexdigest()[:16]}"
+    mark = mark_of(cluster_id)
     if len(migration) + len(mark) > _ID_CHARACTERS_MAX:
         return sha256(migration.encode()).hexdigest() + mark
     return migration + mark
+
+
+def mark_of(cluster_id: str) -> str:
+    """How all ids end that migrations of a cluster have at databases."""
+    return f"@{sha256(cluster_id.encode()).hexdigest()[:16]}"
 
 
 def password_refused(given_in: Options) -> RefusedError:
