@@ -18,6 +18,7 @@ import msgspec
 from msgspec import NODEFAULT, Meta
 from msgspec.structs import FieldInfo, fields
 
+from headgate.config.kafka_properties import KNOWN, property_problems
 from headgate.config.plugs import SCHEDULERS
 from headgate.config.secrets import SECRETS_DIR_DEFAULT, read_secret
 from headgate.config.setting_values import value_of
@@ -225,19 +226,22 @@ OPTIONS: Final[Mapping[tuple[str, ...], str]] = {
 
 def kafka_property(name: str) -> str:
     """What errors call a property of librdkafka, which is set by a variable or an option."""
-    return f"Kafka property {name}"
+    variable = _variable(("kafka", name.replace(".", "_")))
+    return f"Kafka property {name} ({variable} or {OPTIONS[('kafka',)]})"
 
 
 def _kafka_properties(properties: Mapping[str, str]) -> dict[str, str]:
     return {name.lower().replace("_", "."): value for name, value in properties.items()}
 
 
-def _fixed_properties(properties: Mapping[str, str], names: "Names") -> Iterator[str]:
-    """Errors about properties that a guarantee depends on."""
-    for key in sorted(properties):
-        name = key.lower().replace("_", ".")
-        if name in FIXED_PROPERTIES:
-            yield f"{_name(('kafka', key), names)}: {name} cannot be chosen: {FIXED_PROPERTIES[name]}"
+def _property_problems(given: Mapping[str, str], names: "Names") -> Iterator[str]:
+    """Errors about properties that a guarantee depends on, or that librdkafka refuses, with where they were given."""
+    places = {key.lower().replace("_", "."): _name(("kafka", key), names) for key in given}
+    fixed = [name for name in sorted(places) if name in FIXED_PROPERTIES]
+    for name in fixed:
+        yield f"{places[name]}: {name} cannot be chosen: {FIXED_PROPERTIES[name]}"
+    if not fixed:
+        yield from property_problems(_kafka_properties(given), lambda name: places[name])
 
 
 _CHECKS: Final[Mapping[tuple[str, ...], Callable[[Any], object]]] = {
@@ -375,11 +379,18 @@ _NEAR_ENOUGH: Final = 0.5
 def _unknown(name: str) -> str:
     known = [known for known in known_variables() if known != f"{PREFIX}KAFKA"]
     endings = [variable.removeprefix(PREFIX) for variable in known]
-    near = nearest(name.removeprefix(PREFIX), endings, cutoff=_NEAR_ENOUGH)
+    near = _property_of(name) or nearest(name.removeprefix(PREFIX), endings, cutoff=_NEAR_ENOUGH)
     hint = (
         f"did you mean {PREFIX}{near}?" if near else f"choose from {', '.join(known)} and {_KAFKA}<LIBRDKAFKA_PROPERTY>"
     )
     return f"{name}: this setting does not exist; {hint}"
+
+
+def _property_of(name: str) -> str | None:
+    """What a property of librdkafka is called whose variable lacks an underscore (HEADGATE_KAFKA_SASL_USERNAME)."""
+    one, ending = f"{PREFIX}KAFKA_", name.removeprefix(f"{PREFIX}KAFKA_")
+    is_meant = name.startswith(one) and ending.lower().replace("_", ".") in KNOWN
+    return f"KAFKA{NESTED}{ending}" if is_meant else None
 
 
 def _content(name: str, path: str) -> str:
@@ -411,7 +422,7 @@ def load_settings(flags: Given | None = None) -> Settings:
     names |= {place: OPTIONS.get(place) or OPTIONS.get(place[:-1], _variable(place)) for place in _places(flagged)}
     errors: list[str] = []
     settings = _made(Settings, given, (), names, errors)
-    errors += _fixed_properties(given.get("kafka", {}), names)
+    errors += _property_problems(given.get("kafka", {}), names)
     if errors:
         raise SettingsError("; ".join(errors))
     return settings

@@ -181,10 +181,12 @@ class KafkaConnection:
         bootstrap_servers: str,
         properties: Mapping[str, KafkaProperty] | None = None,
         secrets: Callable[[], Mapping[str, KafkaProperty]] = dict,
+        given_in: str = "",
     ) -> None:
         """``bootstrap_servers`` is "host:port,…". Raises PropertyRefusedError. Connects to nothing yet.
 
         ``secrets``: further properties, which are read for each client, because they may be replaced.
+        ``given_in``: the option that the properties come from, for errors.
         """
         for name in sorted(properties or {}):
             if name in FIXED_PROPERTIES:
@@ -196,6 +198,7 @@ class KafkaConnection:
         self.bootstrap_servers = bootstrap_servers
         self._properties = dict(properties or {})
         self._secrets = secrets
+        self._given_in = given_in
         self._admin: AdminClient | None = None
         self._askers: deque[AdminClient] = deque(maxlen=ASKERS_IDLE_MAX)
         self._refusals = _Refusals()
@@ -217,8 +220,9 @@ class KafkaConnection:
         try:
             return make(config, logger=logger)
         except KafkaException as error:
+            where = f"{self._given_in}: " if self._given_in else ""
             raise PropertyRefusedError(
-                f"Kafka property refused: {reason_of(error)}. Check its name and value"
+                f"{where}Kafka property refused: {reason_of(error)}. Check its name and value"
             ) from error
 
     def properties(self) -> dict[str, KafkaProperty]:

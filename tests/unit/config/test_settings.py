@@ -90,9 +90,9 @@ def test_variables_of_tests_and_cache_are_not_ours(monkeypatch: pytest.MonkeyPat
 
 def test_librdkafka_properties_by_their_own_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADGATE_KAFKA__SECURITY_PROTOCOL", "SASL_SSL")
-    monkeypatch.setenv("HEADGATE_KAFKA__SSL_CA_LOCATION", "/ca.pem")
+    monkeypatch.setenv("HEADGATE_KAFKA__SOCKET_TIMEOUT_MS", "30000")
     settings = load_settings({"kafka": {"security.protocol": "SSL"}})
-    assert settings.kafka == {"security.protocol": "SSL", "ssl.ca.location": "/ca.pem"}
+    assert settings.kafka == {"security.protocol": "SSL", "socket.timeout.ms": "30000"}
 
 
 @pytest.mark.parametrize("name", ["isolation.level", "transactional.id", "acks", "enable.idempotence"])

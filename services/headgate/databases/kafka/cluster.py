@@ -35,7 +35,7 @@ def connect(target: Target) -> KafkaConnection:
             raise PropertyRefusedError(str(error)) from error
         return {} if password is None else {"sasl.password": password}
 
-    return KafkaConnection(parsed.bootstrap, parsed.properties, secrets)
+    return KafkaConnection(parsed.bootstrap, parsed.properties, secrets, target.options.address)
 
 
 def check_brokers(hosts: tuple[str, ...], target: Target) -> None:
