@@ -45,7 +45,7 @@ _VALUES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """What librdkafka takes and does not list in its errors."""
 
-_UNKNOWN: Final = "No such configuration property"
+_UNKNOWN: Final = "such configuration property"
 
 _OF_ALL: Final = "Failed to create admin client: "
 """How errors begin that are about properties together, and not about the name or value of one."""
