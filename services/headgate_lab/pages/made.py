@@ -38,10 +38,13 @@ _MAKERS: Final[Mapping[str, Callable[[], str]]] = {
     "reference/views.md": views.page,
     "pictures/architecture.svg": architecture.picture,
     "pictures/dashboard.svg": dashboard.picture,
+    "pictures/states-agent-span.svg": transitions.agent_span_picture,
+    "pictures/states-agent-span-end.svg": transitions.agent_span_end_picture,
     "pictures/states-change-log.svg": transitions.change_log_picture,
     "pictures/states-feed.svg": transitions.feed_picture,
     "pictures/states-migration.svg": transitions.migration_picture,
     "pictures/states-span.svg": transitions.span_picture,
+    "pictures/states-task.svg": transitions.task_picture,
 } | {f"pictures/{name}.svg": partial(pictures.picture, name) for name in pictures.names()}
 
 PAGES: Final = tuple(_MAKERS)

@@ -1,6 +1,6 @@
 """docs/reference/transitions.md: the tables of the five machines, and pictures of the states that users see."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import count
 from typing import Any, Final, get_args
@@ -9,13 +9,14 @@ from msgspec.structs import fields, replace
 
 from headgate.agent.core import transitions as session
 from headgate.agent.core.span import transitions as span
+from headgate.agent.core.span.states import Phase
 from headgate.coordinator.core import replication
 from headgate.generation.changelog.core import phases as generation
 from headgate.migration.core import transitions as migration
-from headgate.records.control import Assignment, Epoch, ReplicationState, SpanDispatched
+from headgate.records.control import Assignment, Epoch, ReplicationState, SpanDispatched, TaskState
 from headgate.records.migration import MigrationRecorded, MigrationState
-from headgate_lab.pages import feed_states
-from headgate_lab.pages.state_chart import chart
+from headgate_lab.pages import agent_states, feed_states
+from headgate_lab.pages.state_chart import Edge, chart
 
 _FORMS: Final = {
     replication.Phase.ABSENT: (ReplicationState.ABSENT, False, False),
@@ -59,13 +60,25 @@ def page() -> str:
         "",
         "## A span, as the dispatch record directs an agent's session",
         "",
-        "`agent/core/transitions.py`.",
+        "`agent/core/transitions.py`. What the executor reports by itself is in brackets.",
+        "",
+        "![The states of a task](../pictures/states-task.svg)",
         "",
         *_table(session.TRANSITIONS),
         "",
         "## A span's states in an agent",
         "",
-        "`agent/core/span/transitions.py`.",
+        "`agent/core/span/transitions.py`. The first picture shows a span that runs, the second one how it ends.",
+        "`add` under a new epoch leads from every state to `opening`, and `close` to `sealing`: they are drawn",
+        "only where nothing is run.",
+        "",
+        "![The states of a span that runs in an agent](../pictures/states-agent-span.svg)",
+        "",
+        "In the second picture a span is *free* while neither a call nor a batch has it",
+        f"({_named(agent_states.FREE)}), and *calling* while a call to source or sink is under way",
+        f"({_named(agent_states.CALLING)}).",
+        "",
+        "![The end of a span in an agent](../pictures/states-agent-span-end.svg)",
         "",
         *_table(span.TRANSITIONS),
         "",
@@ -96,6 +109,34 @@ def feed_picture() -> str:
 def span_picture() -> str:
     """pictures/states-span.svg."""
     return chart("states-span", "The states of a span", _values(replication.Phase), _owners_edges())
+
+
+def task_picture() -> str:
+    """pictures/states-task.svg."""
+    return chart("states-task", "The states of a task", ["absent", *_values(TaskState)], agent_states.session_edges())
+
+
+def agent_span_picture() -> str:
+    """pictures/states-agent-span.svg."""
+    title = "The states of a span that runs in an agent"
+    return _of_span("states-agent-span", title, agent_states.running_edges())
+
+
+def agent_span_end_picture() -> str:
+    """pictures/states-agent-span-end.svg."""
+    title = "The end of a span in an agent"
+    return _of_span("states-agent-span-end", title, agent_states.ending_edges())
+
+
+def _of_span(name: str, title: str, edges: Sequence[Edge]) -> str:
+    """The chart with the states that it needs, in the order of their lives."""
+    used = {state for start, end, _ in edges for state in (start, end)}
+    order = ["absent", "free", "calling", *(phase for phase in _values(Phase) if phase != "absent")]
+    return chart(name, title, [state for state in order if state in used], edges)
+
+
+def _named(phases: Iterable[StrEnum]) -> str:
+    return ", ".join(f"`{phase.value}`" for phase in phases)
 
 
 def migration_picture() -> str:
