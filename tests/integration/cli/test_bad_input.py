@@ -25,6 +25,13 @@ def test_unreachable_broker(settings: Settings) -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_rights_are_not_needed_where_brokers_have_no_authorizer(settings: Settings) -> None:
+    result = headgate("topic", "grant", "coordinator")
+    assert result.exit_code == ExitCode.LOG, result.stderr
+    assert "the brokers have no authorizer" in result.stderr
+    assert "no rights are needed" in result.stderr
+
+
 def test_topics_missing_then_created(settings: Settings) -> None:
     missing = headgate("feed", "list")
     assert missing.exit_code == ExitCode.TOPICS_MISSING

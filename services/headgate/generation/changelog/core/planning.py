@@ -265,7 +265,7 @@ def _cut(
         partition = next(slots, None)
         if partition is None:
             raise MapError(
-                "there are not enough free partitions. Add some with `headgate generation grow SET --partitions N`, or "
+                "there are not enough free partitions. Add some with `headgate generation grow LOG --partitions N`, or "
                 "wait until readers have read the streams that are closed"
             )
         parents = tuple(stream.id for stream in old if stream.start < last and first < stream.end)
