@@ -38,6 +38,9 @@ KINDS: Final = {
 
 """Databases: what has a catalogue and takes statements."""
 
+IGNORING_CASE: Final = frozenset({"mysql"})
+"""Those that compare the names of columns without regard to case."""
+
 CONNECTED: Final = KINDS | {
     kind.name: kind
     for kind in (

@@ -127,6 +127,10 @@ class RowSource(RowReader, Protocol):
         """Column → bare type, of those that the server does not compute; empty if the table does not exist."""
         ...
 
+    def logged(self, table: str) -> dict[str, str]:
+        """The same of those whose values changes bring, so that a copy must bring them too: computed ones, or not."""
+        ...
+
     def primary_key(self, table: str) -> tuple[str, ...]:
         """The columns of the table's primary key; empty if it has none."""
         ...

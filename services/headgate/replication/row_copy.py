@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 from headgate.config.feed import FeedSpec
 from headgate.databases.errors import DatabaseError
 from headgate.databases.key_ranges import Chunk
-from headgate.databases.kinds import KINDS
+from headgate.databases.kinds import IGNORING_CASE, KINDS
 from headgate.databases.row_source import KeyForm, LineReader, RowSource, RowSourceError
 from headgate.databases.row_sources import connector_of, open_row_source
 from headgate.formats.change import CONNECTOR
@@ -356,7 +356,8 @@ def _planned(order: Order, feed: FeedSpec, source: RowSource, said: Callable[[st
     key = order.key or (tuple(map(shape.target, source.primary_key(table))) if is_lake else ())
     with open_target_rows(feed.sink) as sink:
         equality, takes = functools.partial(sink.equality, plan.table), takes_of(feed)
-        target = SinkTable(plan.table, key, sink.columns(plan.table), equality, takes)
+        folds = feed.sink.type in IGNORING_CASE
+        target = SinkTable(plan.table, key, sink.columns(plan.table), equality, takes, ignores_case=folds)
         paired = pair_table(source, table, target, shape, rows)
     bits = [column for column, kind in paired.columns.items() if kind in BITS_AS_TEXT[connector]]
     kinds = paired.columns if is_lake else dict.fromkeys(bits, "string")

@@ -29,7 +29,7 @@ class ShapedRows:
         self._source = source
         asked = itertools.chain(*map(filtered_columns, wheres), needed_columns(computed))
         self._asked = tuple(dict.fromkeys(asked))
-        types = source.columns(table)
+        types = source.logged(table)
         try:
             self._conditions: list[Keeps] = [filter_at_database(where, database, types) for where in wheres]
             self._computed: tuple[Callable[[Row], Any], ...] = tuple(

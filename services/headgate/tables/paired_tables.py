@@ -1,5 +1,6 @@
 """What a table at the source and one at the sink have in common, so that rows can be copied between them."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
@@ -9,6 +10,7 @@ from headgate.config.columns import ColumnOptions
 from headgate.config.feed import FeedSpec
 from headgate.databases.row_source import KeyForm, RowSource, RowSourceError
 from headgate.records.control import SpanPlan
+from headgate.records.name_lists import shown_names
 from headgate.records.row_copies import RowCopy
 from headgate.sources.table_names import named_like, source_table
 
@@ -59,7 +61,8 @@ class SinkTable(msgspec.Struct, frozen=True):
     """The sink's table. ``columns``: name → bare type. ``key``: the columns by which the sink finds rows.
 
     ``equality``: columns → by which rule each treats two texts as one (RowSource.equality). ``takes``: (the source's
-    type, the sink's) → whether values are copied from one into the other.
+    type, the sink's) → whether values are copied from one into the other. ``ignores_case``: columns are found whatever
+    the case of their names.
     """
 
     name: str
@@ -67,6 +70,7 @@ class SinkTable(msgspec.Struct, frozen=True):
     columns: Mapping[str, str]
     equality: Callable[[Sequence[str]], tuple[str | None, ...]]
     takes: Callable[[str, str], bool]
+    ignores_case: bool = False
 
 
 class PairedTable(msgspec.Struct, frozen=True):
@@ -94,9 +98,12 @@ def table_to_copy(spec: FeedSpec, plan: SpanPlan, source: RowSource, said: Calla
 
 def pair_table(source: RowSource, table: str, sink: SinkTable, shape: ColumnOptions, rows: RowCopy) -> PairedTable:
     """What of ``table``, which is the source's, is copied. Raises RowSourceError where rows cannot be copied."""
-    columns = _common(sink, source.columns(table), shape)
-    key = _key(sink, rows, [shape.target(column) for column in columns])
-    source_key = tuple(map(shape.source, key))
+    ours = source.logged(table)
+    own = _own_names(sink, ours, shape)
+    _check_complete(sink, source.columns(table), own, shape)
+    columns = _common(sink, ours, own, shape)
+    key = _key(sink, rows, own)
+    source_key = tuple(own[column] for column in key)
     forms = source.key_forms(table, source_key)
     if rows.keys is None and rows.delete:
         _check_equality(sink.name, key, forms, source.equality(table, source_key), sink.equality(key))
@@ -138,22 +145,62 @@ def _key(sink: SinkTable, rows: RowCopy, columns: Collection[str]) -> tuple[str,
     return key
 
 
-def _common(sink: SinkTable, source: Mapping[str, str], shape: ColumnOptions) -> dict[str, str]:
+def _own_names(sink: SinkTable, source: Mapping[str, str], shape: ColumnOptions) -> dict[str, str]:
+    """The sink's name of each column that both ends have → the source's."""
+    found = {
+        target: column for column in source if shape.goes(column) and (target := shape.target(column)) in sink.columns
+    }
+    if sink.ignores_case:
+        folded = {name.lower(): name for name in sink.columns if name not in found}
+        others = [column for column in source if shape.goes(column) and shape.target(column) not in sink.columns]
+        alike = Counter(shape.target(column).lower() for column in others)
+        for column in others:
+            lower = shape.target(column).lower()
+            if lower in folded and alike[lower] == 1:
+                found[folded[lower]] = column
+    return found
+
+
+def _check_complete(sink: SinkTable, source: Mapping[str, str], own: Mapping[str, str], shape: ColumnOptions) -> None:
+    """Raise RowSourceError where a column of the sink would be NULL in copied rows, because the source has renamed it.
+
+    A column that the source has dropped stays at the sink without values, as in changes.
+    """
+    gone = [name for name in sink.columns if name not in {*own, *source, *shape.set}]
+    wanted = [column for column in shape.include or () if shape.goes(column) and shape.target(column) in gone]
+    if wanted:
+        raise RowSourceError(
+            f"columns.include names {shown_names(wanted)}, which the source's table does not have. Put its new name "
+            "into columns.include (columns.rename keeps its name at the sink), or remove it if the source has dropped "
+            "it"
+        )
+    there = set(own.values())
+    fresh = [column for column in source if shape.goes(column) and column not in there]
+    for name in gone:
+        alike = [column for column in fresh if sink.takes(source[column], sink.columns[name])]
+        if alike:
+            raise RowSourceError(
+                f"the sink has column {name}, which the source does not have, and the source has {shown_names(alike)}, "
+                f"which the sink does not have. If it was renamed, rename {name} at the sink, too. Otherwise add "
+                f"{shown_names(alike)} at the sink, or leave it out (columns.exclude). Copied rows would lack values"
+            )
+
+
+def _common(sink: SinkTable, source: Mapping[str, str], own: Mapping[str, str], shape: ColumnOptions) -> dict[str, str]:
     """Columns that go to the sink and that it has, with the source's types.
 
     Raises RowSourceError for a type that has other texts.
     """
-    there = sink.columns
-    common = {column: kind for column, kind in source.items() if shape.goes(column) and shape.target(column) in there}
+    at_sink = {column: sink.columns[name] for name, column in own.items()}
+    common = {column: kind for column, kind in source.items() if column in at_sink}
     for column, kind in common.items():
-        other = there[shape.target(column)]
         if column in shape.mask:
             continue
-        if not sink.takes(kind, other):
+        if not sink.takes(kind, at_sink[column]):
             raise RowSourceError(
-                f"column {column} of {sink.name} is of type {kind} at the source and {other} at the sink, and values "
-                "are not copied between these types. Leave the column out (columns: exclude), or the table (snapshot: "
-                "never)"
+                f"column {column} of {sink.name} is of type {kind} at the source and {at_sink[column]} at the sink, "
+                "and values are not copied between these types. Leave the column out (columns: exclude), or the table "
+                "(snapshot: never)"
             )
     return common
 

@@ -9,7 +9,7 @@ from headgate.config.column_types import column_of
 from headgate.config.feed import FeedSpec
 from headgate.databases.address import Target
 from headgate.databases.key_ranges import Chunk
-from headgate.databases.kinds import KINDS
+from headgate.databases.kinds import IGNORING_CASE, KINDS
 from headgate.databases.row_source import RowSource, RowSourceError
 from headgate.databases.row_sources import connector_of, open_row_source
 from headgate.records.control import SpanPlan
@@ -131,7 +131,7 @@ def _check(spec: FeedSpec, plan: SpanPlan, source: RowSource, said: Said, there:
     if own.sink.type not in KINDS and not key:
         key = tuple(map(own.columns.target, source.primary_key(table)))
     if isinstance(there, CreateTable):
-        sink = SinkTable(plan.table, key, _created_types(own, plan, there, source.columns(table)), _unknown, takes)
+        sink = SinkTable(plan.table, key, _created_types(own, plan, there, source.logged(table)), _unknown, takes)
         paired = pair_table(source, table, sink, own.columns, RowCopy(keys=None))
     else:
         rows = RowCopy(keys=None, delete=own.snapshot.existing_rows == "delete")
@@ -139,7 +139,8 @@ def _check(spec: FeedSpec, plan: SpanPlan, source: RowSource, said: Said, there:
             if own.snapshot.existing_rows == "refuse" and at_sink.has_rows(plan.table):
                 raise RowSourceError(_HAS_ROWS)
             equality = partial(at_sink.equality, plan.table)
-            sink = SinkTable(plan.table, key, at_sink.columns(plan.table), equality, takes)
+            folds = own.sink.type in IGNORING_CASE
+            sink = SinkTable(plan.table, key, at_sink.columns(plan.table), equality, takes, ignores_case=folds)
             paired = pair_table(source, table, sink, own.columns, rows)
     first = source.next_bound(table, paired.source_key, None, 1)
     if first is not None:  # only reading shows whether the user may read, and whether every column can be

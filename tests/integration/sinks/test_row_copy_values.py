@@ -85,3 +85,26 @@ def test_every_type_of_mariadb(mariadb_database: str) -> None:
         ]
         assert shown[0] == shown[1], each.declared
     assert len(keys) > 1
+
+
+def test_rows_are_copied_into_columns_that_mariadb_spells_in_another_case(mariadb_database: str) -> None:
+    mariadb_execute(mariadb_database, "CREATE TABLE there (id int PRIMARY KEY, name varchar(9), qty int)")
+    mariadb_execute(mariadb_database, "INSERT INTO there VALUES (1, 'former', 1)")
+    claim = build.claim(table=f"{mariadb_database.rsplit('/', 1)[1]}.there")
+    sink = MysqlSink(RelationalSettings(mariadb_database))
+    positions = sink.claim(claim)
+    writer = sink.writer()
+    assert isinstance(writer, RowCopyingWriter)
+    upserts: list[dict[str, object]] = [{"ID": "1", "Name": "a", "qty": "5"}, {"ID": "2", "Name": "b", "qty": "6"}]
+    writer.copy(
+        CopiedRows(
+            claim=claim,
+            positions=positions,
+            key=("id",),
+            upserts=upserts,
+            deletes=[{"id": "3"}],
+            semantics={CONNECTOR: "postgresql"},
+        )
+    )
+    writer.close()
+    assert mariadb_execute(mariadb_database, "SELECT * FROM there ORDER BY id") == [(1, "a", 5), (2, "b", 6)]

@@ -318,9 +318,11 @@ def test_columns_are_paired_under_the_names_of_the_sink() -> None:
     sink = paired_tables.SinkTable(
         "t", (), {"b": "int8", "x": "varchar", "c": "text", "d": "text"}, lambda _: (), paired_tables.is_taken
     )
-    assert paired_tables._common(sink, source, shape) == {"a": "int4", "b": "text", "c": "date"}
+    own = paired_tables._own_names(sink, source, shape)
+    assert own == {"b": "a", "x": "b", "c": "c"}
+    assert paired_tables._common(sink, source, own, shape) == {"a": "int4", "b": "text", "c": "date"}
     with pytest.raises(RowSourceError, match="column a of t is of type int4 at the source and text at the sink"):
-        paired_tables._common(replace(sink, columns={**sink.columns, "b": "text"}), source, shape)
+        paired_tables._common(replace(sink, columns={**sink.columns, "b": "text"}), source, own, shape)
 
 
 def lines_work(upto: str) -> row_transfer.Transfer:

@@ -188,6 +188,10 @@ class MysqlRows:
         """See RowSource."""
         return {name: column.kind for name, column in self._table(table).items() if column.generated is None}
 
+    def logged(self, table: str) -> dict[str, str]:
+        """See RowSource. The binary log has computed values like others."""
+        return {name: column.kind for name, column in self._table(table).items()}
+
     def primary_key(self, table: str) -> tuple[str, ...]:
         """See RowSource."""
         self._table(table)
@@ -195,7 +199,7 @@ class MysqlRows:
 
     def key_forms(self, table: str, key: Sequence[str]) -> tuple[KeyForm, ...]:
         """See RowSource."""
-        return forms_of_key(table, key, self.columns(table), _KEY_FORMS)
+        return forms_of_key(table, key, self.logged(table), _KEY_FORMS)
 
     def rows(
         self, table: str, columns: Sequence[str], key: Sequence[str], keys: Sequence[Sequence[str]]
@@ -253,7 +257,7 @@ class MysqlRows:
 
     def lines_within(self, table: str, columns: Sequence[str], key: Sequence[str], chunk: Chunk) -> Iterator[bytes]:
         """See LineReader."""
-        kinds = self.columns(table)
+        kinds = self.logged(table)
         # Not by CONCAT_WS: it leaves out what is NULL, and so is a field that is longer than a text of the server's.
         fields = f", {_TAB}, ".join(_field(column, kinds[column]) for column in columns)
         for (line,) in self._ordered(table, f"CAST(CONCAT({fields}) AS BINARY)", key, chunk):
@@ -300,7 +304,7 @@ class MysqlRows:
         return self._session.stream_or_close(query, parameters)  # a range may end early
 
     def _values(self, table: str, columns: Sequence[str], key: Sequence[str]) -> str:
-        types = self.columns(table)
+        types = self.logged(table)
         return ", ".join([*map(_text, key), *(_read(column, types[column]) for column in columns)])
 
     def _query(self, table: str, values: str, condition: str) -> str:

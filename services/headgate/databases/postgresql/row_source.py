@@ -152,6 +152,10 @@ class PostgresRows:
         found = self._table(table)
         return {} if found is None else dict(found.types)
 
+    def logged(self, table: str) -> dict[str, str]:
+        """See RowSource. The log does not have computed values: the sink computes them."""
+        return self.columns(table)
+
     def primary_key(self, table: str) -> tuple[str, ...]:
         """See RowSource."""
         return self._existing(table).primary

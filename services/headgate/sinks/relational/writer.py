@@ -112,7 +112,7 @@ class RelationalWriter(Generic[S, C, E]):
                 check_key(stage.table, rows)
                 written = rows if rows.texts is not None and stage.takes_texts(rows.texts) else with_rows(rows)
                 try:
-                    return self._commit(session, stage, batch, reduced_copy(written), written)
+                    return self._commit(session, stage, batch, self._copied(stage, written), written)
                 except (dialect.error, TableAlteredError, *REFUSALS) as error:
                     if is_refusal(dialect, error):
                         if written.texts is not None:
@@ -124,6 +124,12 @@ class RelationalWriter(Generic[S, C, E]):
                     if fault in _ALTERED:
                         self._forget_stage(rows.claim.table)
         raise AssertionError
+
+    def _copied(self, stage: Stage[S, C], rows: CopiedRows) -> Reduced:
+        """The rows as changes, with the table's names of their columns."""
+        found = reduced_copy(rows)
+        spelled = respelled(found.upserts, stage.table) if self._dialect.columns_ignore_case else None
+        return found if spelled is None else msgspec.structs.replace(found, upserts=list(spelled))
 
     def _in_table_s_names(self, stage: Stage[S, C], batch: ChangeBatch) -> ChangeBatch | None:
         """The batch with the table's names of its columns; None where it has them."""
