@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from headgate.verify.contract import KeyKind, Shape, Side, UncomparableError
-from headgate.verify.forms import Form, form_of, is_comparable
+from headgate.verify.forms import Forms, forms_of, has_other_texts, is_comparable
 
 __all__ = ["Columns", "paired"]
 
@@ -22,7 +22,7 @@ class Columns(msgspec.Struct, frozen=True):
     """The target's name of each column → the source's."""
     order: tuple[str, ...]
     values: tuple[str, ...]
-    forms: tuple[Form | None, ...]
+    forms: tuple[Forms | None, ...]
     ranged: tuple[str, ...]
     natives: tuple[bool, ...]
     missing: tuple[str, ...]
@@ -30,6 +30,8 @@ class Columns(msgspec.Struct, frozen=True):
     unlike: dict[str, str]
     """Columns that both have, with types that have no texts in common → these types, the source's first."""
     is_keyless: bool
+    has_other_texts: bool
+    """Whether equal texts of a column, which is one of ``values``, may be of two values."""
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -53,10 +55,12 @@ def paired(source: Side, target: Side, source_table: str, target_table: str) -> 
     lacking = sorted(set(key) - own.keys())
     if lacking:
         raise UncomparableError(f"{source_table} lacks the target's key column {', '.join(lacking)}")
+    pairs = {column: (ours.columns[name], theirs.columns[column]) for column, name in own.items()}
+    found_by = key or tuple(own)
     unlike = {
-        column: f"{ours.types.get(name, 'a computed value')} and {theirs.types[column]}"
-        for column, name in own.items()
-        if not is_comparable(ours.columns[name], theirs.columns[column])
+        column: f"{ours.types.get(own[column], 'a computed value')} and {theirs.types[column]}"
+        for column, pair in pairs.items()
+        if not is_comparable(*pair) or (column in found_by and has_other_texts(*pair))
     }
     if found := [column for column in key if column in unlike]:
         raise UncomparableError(
@@ -82,16 +86,14 @@ def paired(source: Side, target: Side, source_table: str, target_table: str) -> 
         own=own,
         order=order,
         values=values,
-        forms=tuple(
-            form_of(ours.columns[own[column]], theirs.columns[column], same_kind=same_kind)
-            for column in (*order, *values)
-        ),
+        forms=tuple(forms_of(*pairs[column], same_kind=same_kind) for column in (*order, *values)),
         ranged=tuple(ranged),
         natives=tuple(column in kinds for column in order),
         missing=tuple(column for column in ours.columns if column not in target_names),
         surplus=tuple(column for column in theirs.columns if column not in own),
         unlike=unlike,
         is_keyless=not key,
+        has_other_texts=any(has_other_texts(*pairs[column]) for column in values),
     )
 
 

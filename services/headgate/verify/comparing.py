@@ -159,7 +159,7 @@ class _Tables:
 
     def equal_rows(self, chunk: Chunk | None) -> int | None:
         """How many rows a range has, if the checksums of both sides are equal; None if it must be read."""
-        if chunk is None or self._wasted >= CHECKSUMS_WASTED_MAX:
+        if chunk is None or self._wasted >= CHECKSUMS_WASTED_MAX or self.columns.has_other_texts:
             return None
         ours, theirs = self._parts(chunk)
         here = self._source.checksum(self._source_table, self.columns.of_source(self.columns.all), ours)
@@ -261,7 +261,7 @@ def _compare_by_key(tables: _Tables, verdict: _Verdict, settling: Settling | Non
         is_spelled_otherwise = False
         for key, here, there in tables.compared(chunk):
             rows += 1
-            finding = finding_of(tables.columns.forms, here, there)
+            finding = finding_of(tables.columns, here, there)
             if finding is None:
                 is_spelled_otherwise = is_spelled_otherwise or here != there
                 continue
@@ -284,7 +284,7 @@ def _settle(found: _Findings, tables: _Tables, verdict: _Verdict, settling: Sett
     def read(keys: Collection[Key]) -> _Findings:
         still: _Findings = {}
         for key, here, there in tables.found(keys):
-            if (finding := finding_of(tables.columns.forms, here, there)) is not None:
+            if (finding := finding_of(tables.columns, here, there)) is not None:
                 still[key] = (*still.get(key, ()), finding)
         return still
 
@@ -331,7 +331,7 @@ def _unmatched(tables: _Tables, verdict: _Verdict, *, is_settled: bool) -> tuple
             continue
         if len(unmatched) < UNMATCHED_ROWS_MAX:
             _count(unmatched, tables.columns, here, there)
-        elif (finding := finding_of(tables.columns.forms, here, there)) is None:
+        elif (finding := finding_of(tables.columns, here, there)) is None:
             continue
         elif is_settled:
             verdict.add_unsettled(key, finding, TOO_MANY)
@@ -352,7 +352,8 @@ def _count(
         if row is None:
             continue
         value = tuple(
-            part if part is None or form is None else form(part) for part, form in zip(row, columns.forms, strict=True)
+            part if part is None or forms is None else forms[by < 0](part)
+            for part, forms in zip(row, columns.forms, strict=True)
         )
         if among is not None and value not in among:
             continue

@@ -19,6 +19,9 @@ from headgate.sinks.relational.rounding import is_shown_as, narrowed
 Form = Callable[[str], Any]
 """A text's value. Two texts are equal exactly if their forms are."""
 
+Forms = tuple[Form, Form]
+"""The same of each side, the source's first."""
+
 
 class Nature(StrEnum):
     """What a column's text is, as far as databases write it differently."""
@@ -66,6 +69,8 @@ _NOT_IN_ANY: Final = frozenset({Nature.ARRAY, Nature.MAP, Nature.INTERVAL, Natur
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 """As databases print one. NaN and the infinities have one spelling."""
 
+_DIGITS_OF_BITS: Final = re.compile("[01]+")
+
 JSON_DIGITS_MAX: Final = 4_000
 """Digits of an integer in JSON: the parser takes no more than 4 300."""
 
@@ -84,8 +89,24 @@ def is_comparable(one: Nature, other: Nature) -> bool:
     return bool(natures & _TEXTS) and natures <= (_WRITTEN if Nature.OTHER not in natures else _TEXTS)
 
 
+def has_other_texts(one: Nature, other: Nature) -> bool:
+    """Whether one text stands for two values in them: bits ``10`` are the number 2."""
+    return {one, other} == {Nature.BITS, Nature.NUMBER}
+
+
+def forms_of(one: Nature, other: Nature, *, same_kind: bool) -> Forms | None:
+    """How a text of the source's column is compared with one of the target's; None if as they are."""
+    if has_other_texts(one, other):
+        return (_counted, _number) if one is Nature.BITS else (_number, _counted)
+    form = form_of(one, other, same_kind=same_kind)
+    return None if form is None else (form, form)
+
+
 def form_of(one: Nature, other: Nature, *, same_kind: bool) -> Form | None:
-    """How the texts of two columns are compared; None if as they are. ``same_kind``: of databases that write alike."""
+    """How the texts of two columns are compared; None if as they are. ``same_kind``: of databases that write alike.
+
+    Not of bits beside a number, whose texts are not alike: see forms_of.
+    """
     if Nature.ANY in (one, other):
         one = other = other if one is Nature.ANY else one
     natures = {one, other}
@@ -94,7 +115,7 @@ def form_of(one: Nature, other: Nature, *, same_kind: bool) -> Form | None:
         return _number if floating is None else floating
     if one is other and same_kind:
         return None
-    if natures <= {Nature.BITS, Nature.NUMBER} and Nature.BITS in natures:
+    if natures == {Nature.BITS}:
         return _bits
     if natures <= _TIMES:
         return _time
@@ -146,6 +167,11 @@ def _single(text: str) -> Any:
 
 def _bits(text: str) -> str:
     return text.lstrip("0") or "0"
+
+
+def _counted(text: str) -> Any:
+    """The number that bits stand for. ``bit(1)`` is one, too, which a connector writes as a boolean."""
+    return Decimal(int(text, 2)) if _DIGITS_OF_BITS.fullmatch(text) else text
 
 
 def _instant(text: str) -> str:

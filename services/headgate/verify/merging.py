@@ -1,12 +1,13 @@
 """Two streams of rows, both in the order of the key, merged: which rows differ, and in which columns."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
+from headgate.verify.columns import Columns
 from headgate.verify.contract import Key, Row
-from headgate.verify.forms import Form
+from headgate.verify.forms import Forms
 
 __all__ = ["Finding", "finding_of", "merged"]
 
@@ -22,18 +23,26 @@ class Finding(msgspec.Struct, frozen=True):
     digest: bytes
 
 
-def finding_of(forms: Sequence[Form | None], here: Row | None, there: Row | None) -> Finding | None:
+def finding_of(columns: Columns, here: Row | None, there: Row | None) -> Finding | None:
     """How two rows of one key differ; None if they are equal by value."""
-    if here == there:
+    if here == there and not columns.has_other_texts:
         return None
     if here is None or there is None:
         return Finding("surplus" if here is None else "missing", (), _digest(here, there))
     places = tuple(
         place
-        for place, (form, one, other) in enumerate(zip(forms, here, there, strict=True))
-        if one != other and (form is None or one is None or other is None or form(one) != form(other))
+        for place, (forms, one, other) in enumerate(zip(columns.forms, here, there, strict=True))
+        if _is_other(forms, one, other)
     )
     return Finding("differs", places, _digest(here, there)) if places else None
+
+
+def _is_other(forms: Forms | None, one: str | None, other: str | None) -> bool:
+    """Whether two texts, the source's first, are of different values."""
+    if forms is None or one is None or other is None:
+        return one != other
+    ours, theirs = forms
+    return (one != other or ours is not theirs) and bool(ours(one) != theirs(other))
 
 
 def _digest(here: Row | None, there: Row | None) -> bytes:

@@ -14,8 +14,6 @@ from headgate.verify.forms import Nature
 from headgate.verify.settling import Settling
 from support.quiet_connector import QuietConnector
 
-COLUMNS = {"a": Nature.OTHER, "n": Nature.NUMBER}
-
 
 class Memory:
     """A side with one table, whose rows are (a, n), however it calls its columns."""
@@ -28,17 +26,19 @@ class Memory:
         *,
         names: str = "an",
         ranged: bool = False,
+        number: Nature = Nature.NUMBER,
     ) -> None:
         self.kind, self.name = kind, "database d at h:1, user u"
         self.table = list(rows)
         self._key = key
-        self._columns = dict(zip(names, COLUMNS.values(), strict=True))
+        self._columns = dict(zip(names, (Nature.OTHER, number), strict=True))
         self._kinds = {names[0]: KeyKind.INTEGER} if ranged else {}
         self.read: list[Part] = []
         self.has_checksums = True
 
     def shape(self, table: str) -> Shape | None:
-        return Shape(self._columns, self._key, self._kinds) if table == "t" else None
+        types = dict.fromkeys(self._columns, "type")
+        return Shape(self._columns, self._key, self._kinds, types) if table == "t" else None
 
     def snapshot(self) -> AbstractContextManager[object]:
         return nullcontext()
@@ -132,6 +132,23 @@ def test_columns_of_mysql_are_found_whatever_their_case(
     found = compare_table(Memory([("x", "1")], names="AN"), Memory([("x", "2")], kind=kind), "t", "t")
     assert (found.columns_missing, found.columns_surplus) == (missing, surplus)
     assert found.differences == (0 if missing else 2)
+
+
+@pytest.mark.parametrize("ranged", [True, False])
+def test_bits_are_compared_with_a_number_as_the_number_that_they_are(ranged: bool) -> None:
+    bits = Memory([("1", "0101"), ("2", "10"), ("3", None)], ("a",), ranged=ranged, number=Nature.BITS)
+    numbers = Memory([("1", "5"), ("2", "10"), ("3", None)], ("a",), ranged=ranged)
+    found = compare_table(bits, numbers, "t", "t")
+    assert [(each.key, each.columns) for each in found.examples] == [({"a": "2"}, ("n",))]
+    assert compare_table(numbers, bits, "t", "t").differences == 1
+
+
+def test_bits_and_numbers_find_no_rows() -> None:
+    bits = Memory([("1", "0101")], ("n",), number=Nature.BITS)
+    with pytest.raises(UncomparableError, match=r"key column n is .* whose values cannot be compared as texts"):
+        compare_table(bits, Memory([("1", "5")], ("n",)), "t", "t")
+    without_key = compare_table(Memory([("1", "10")], number=Nature.BITS), Memory([("1", "10")]), "t", "t")
+    assert (without_key.columns, list(without_key.columns_unlike)) == (("a",), ["n"])
 
 
 def test_null_is_not_the_empty_text() -> None:
