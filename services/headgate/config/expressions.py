@@ -201,6 +201,8 @@ class _Reader:
         return self.read(node, depth)
 
 
+_NULL: Final = Literal(Kind.NULL, "")
+
 Given = Mapping[str, Any]
 Make = Callable[[_Reader, Given, int], Expression]
 
@@ -213,7 +215,7 @@ def _shown(node: "exp.Expr") -> str:
 def _binary(of: str) -> Make:
     def make(reader: _Reader, given: Given, depth: int) -> Expression:
         left, right = (reader.operand(given[name], depth) for name in ("this", "expression"))
-        if of in _COMPARISONS and Literal(Kind.NULL, "") in (left, right):
+        if of in _COMPARISONS and _NULL in (left, right):
             raise ExpressionError(f"{of} NULL is never true. Write IS NULL or IS NOT NULL")
         return Call(of, (left, right))
 
@@ -277,6 +279,13 @@ def _in(reader: _Reader, given: Given, depth: int) -> Expression:
     return _negated(given, Call("in", (reader.operand(given["this"], depth), *items)))
 
 
+def _not(reader: _Reader, given: Given, depth: int) -> Expression:
+    made = reader.read(given["this"], depth)
+    if type(given["this"]).__name__ == "In" and isinstance(made, Call) and _NULL in made.operands:
+        raise ExpressionError("NOT IN a list with NULL is never true. Leave NULL out of the list")
+    return Call("not", (made,))
+
+
 def _between(reader: _Reader, given: Given, depth: int) -> Expression:
     value, low, high = (reader.operand(given[name], depth) for name in ("this", "low", "high"))
     return _negated(given, Call("and", (Call(">=", (value, low)), Call("<=", (value, high)))))
@@ -299,13 +308,15 @@ def _case(reader: _Reader, given: Given, depth: int) -> Expression:
     parts: list[Expression] = []
     for branch in given["ifs"]:
         if "this" in given:
-            found = reader.operand(given["this"], depth)
-            parts.append(Call("=", (found, reader.operand(branch.args["this"], depth))))
+            found, value = reader.operand(given["this"], depth), reader.operand(branch.args["this"], depth)
+            if value == _NULL:
+                raise ExpressionError("CASE … WHEN NULL is never true. Write CASE WHEN … IS NULL")
+            parts.append(Call("=", (found, value)))
         else:
             parts.append(reader.read(branch.args["this"], depth))
         parts.append(reader.read(branch.args["true"], depth))
     default = given.get("default")
-    return Call("case", (*parts, Literal(Kind.NULL, "") if default is None else reader.read(default, depth)))
+    return Call("case", (*parts, _NULL if default is None else reader.read(default, depth)))
 
 
 def _function(of: str, *names: str) -> tuple[frozenset[str], Make]:
@@ -418,13 +429,13 @@ _READ: Final[dict[str, tuple[frozenset[str], Make]]] = {
     },
     "And": (_TWO, _chain("and")),
     "Or": (_TWO, _chain("or")),
-    "Not": (frozenset({"this"}), lambda reader, given, depth: Call("not", (reader.read(given["this"], depth),))),
+    "Not": (frozenset({"this"}), _not),
     "Neg": (frozenset({"this"}), lambda reader, given, depth: Call("neg", (reader.operand(given["this"], depth),))),
     "Paren": (frozenset({"this"}), lambda reader, given, depth: reader.read(given["this"], depth - 1)),
     "Column": (frozenset({"this"}), _column),
     "Literal": (frozenset({"this", "is_string"}), _literal),
     "Boolean": (frozenset({"this"}), _boolean),
-    "Null": (frozenset(), lambda _reader, _given, _depth: Literal(Kind.NULL, "")),
+    "Null": (frozenset(), lambda _reader, _given, _depth: _NULL),
     "Is": (_TWO | {"negate"}, _is),
     "In": (frozenset({"this", "expressions", "negate"}), _in),
     "Between": (frozenset({"this", "low", "high", "negate"}), _between),
