@@ -71,6 +71,8 @@ class AlteredTables:
     def __init__(self, source: KafkaConnection, clock: Callable[[], float] = time.monotonic) -> None:
         self._source, self._clock = source, clock
         self._copied: dict[SpanId, _Copied] = {}
+        self.numbers: dict[SpanId, ColumnNumbers] = {}
+        """What identifies the columns of a table at the source, since it was opened."""
         self._asked_again: dict[str, float] = {}
         """When a source that did not answer is asked again (monotonic seconds)."""
         self._proposes_again: dict[tuple[str, str], float] = {}
@@ -92,6 +94,7 @@ class AlteredTables:
 
     def _alter(self, parts: FeedParts, span: Span, claim: Claim, positions: Positions) -> None:
         spec, plan = parts.spec, span.task.plan
+        self.numbers.pop(span.id, None)
         said = tables_said(self._source, spec, [plan])
         kept = _kept(parts.sink, claim)
         lake = _lake(parts.sink, claim, positions)
@@ -111,6 +114,13 @@ class AlteredTables:
         check_replaced(spec, plan, replaced)
         self._add_or_fit(parts, span, claim, positions, said, kept)
         _keep(parts.sink, claim, positions, kept, numbers)
+        self._watch(span, kept, numbers)
+
+    def _watch(self, span: Span, kept: KnownColumns, numbers: ColumnNumbers | None) -> None:
+        """Also columns that are gone: their names may be given to others."""
+        known = None if numbers is None else kept.with_numbers(numbers).numbers
+        if known is not None:
+            self.numbers[span.id] = known
 
     def _proposed(self, parts: FeedParts, span: Span, claim: Claim) -> str:
         """The statement that a user should run; empty if the source or the sink cannot be asked for it now."""
@@ -215,6 +225,7 @@ class AlteredTables:
         kept = _kept(parts.sink, claim)
         if known is not None:
             _keep(parts.sink, claim, positions, kept, known.numbers)
+            self._watch(span, kept, known.numbers)
         _set_restored(parts.sink, claim, positions, kept, ())
 
 

@@ -38,6 +38,7 @@ from headgate.records.control import Positions, TaskState
 from headgate.records.row_copies import is_by_ranges
 from headgate.replication.altered_tables import AlteredTables
 from headgate.replication.change_logs import ChangeLogFollower
+from headgate.replication.column_watch import ColumnWatch
 from headgate.replication.feed_parts import FeedIncarnation, FeedParts, feed_of, server_of_feed
 from headgate.replication.kept_parts import KeptParts
 from headgate.replication.new_tables import check_table
@@ -52,6 +53,7 @@ from headgate.sinks.contract import ChangeBatch, Claim, OffsetRange, Sink, SinkE
 from headgate.sources.offsets import SourceError, check_retention
 from headgate.sources.said import tables_said
 from headgate.sources.topic_ids import check_topic_id, topic_id_of, topic_ids
+from headgate.tables.evolution import numbers_now
 
 __all__ = ["SpanLifecycle"]
 
@@ -113,6 +115,7 @@ class SpanLifecycle:
         self._checked_at: dict[str, float] = {}
         self.change_logs = ChangeLogFollower(table, log, self._ask_neighbours)
         self._topics = TopicWatch(table, partial(topic_ids, source), time.monotonic())
+        self._columns = ColumnWatch(table, self._altered.numbers, numbers_now, time.monotonic())
         table.performers[Open] = lambda span, _: self._call(span, self._open, _share_of(span))
         table.performers[Settle] = lambda span, _: self._call(span, self._settle)
         table.performers[Seal] = lambda span, _: self._call(span, self._seal)
@@ -131,6 +134,8 @@ class SpanLifecycle:
             self._pool.submit(_SOURCE, self._sinks.purge, now)
         if self._topics.is_due(now):
             self._pool.submit(_SOURCE, self._topics.look)
+        if self._columns.is_due(now):
+            self._pool.submit(_SOURCE, self._columns.look)
         recovered, due = self.silent_sinks.recovered(), self.silent_sinks.due()
         for span in self._table.all():
             if span.retry_at is None:

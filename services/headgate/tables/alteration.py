@@ -72,7 +72,8 @@ class Alteration(msgspec.Struct, frozen=True, kw_only=True):
     """Statements, without semicolons, for one table of a sink; none if ``refusals`` has reasons.
 
     ``needs``: enums that must exist before. ``columns``: those that they add or alter. ``lost``: columns that were
-    dropped at the sink with their values, as sentences. ``changes``: instead of statements, for a lake.
+    dropped at the sink with their values, as sentences. ``changes``: instead of statements, for a lake. ``one_by_one``:
+    statements of which each is for one column and does not need another one, where columns are altered.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Alteration(msgspec.Struct, frozen=True, kw_only=True):
     refusals: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     changes: ColumnChanges | None = None
+    one_by_one: tuple[str, ...] = ()
 
 
 class _Added(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,6 +188,8 @@ class _Planner:
         self._product = known.sink.product
         self._outcomes = sink_outcomes(source, sink, known.types)
         self._at_source, self._at_sink = names_of(source), ColumnNames(sink.product, sink.form.columns)
+        self._in_sinks_names = ColumnNames(sink.product, source.form.columns)
+        """The source's columns, whose names are compared as the sink does: to MySQL ``Mail`` is ``mail``."""
 
     def is_lost(self, name: str) -> bool:
         """Whether the sink's table had the column when rows were written, so that it was dropped there."""
@@ -216,7 +220,7 @@ class _Planner:
     def former(self, name: str) -> str | None:
         """The sink's column that has the name at the source by now, as the source's catalogue proves."""
         former = map(self._at_sink.get, self._known.kept.former_names(name, self._known.numbers))
-        there = [column.name for column in former if column is not None and column.name not in self._at_source]
+        there = [column.name for column in former if column is not None and column.name not in self._in_sinks_names]
         return there[0] if len(there) == 1 else None
 
     def added(self, name: str, meaning: str) -> _Added:
@@ -246,9 +250,15 @@ class _Planner:
 
     def _found(self, name: str) -> SourceColumn:
         found = self._at_source.get(name)
+        if found is not None and name not in self._in_sinks_names:
+            raise _NotAddedError(
+                f"the source's table calls it {found.name} now, which is another column at the sink. The change is "
+                f"from before that. Run {_statement(self._sink, name, '…')} with its type, and copy its values into "
+                f"{quoted_at(self._sink, found.name)} when the table has passed these changes"
+            )
         if found is None:
             table = table_spelling(self._source.schema, self._source.table)
-            gone = [each.name for each in self._sink.form.columns if each.name not in self._at_source]
+            gone = [each.name for each in self._sink.form.columns if each.name not in self._in_sinks_names]
             renamed = (
                 f"If it is another name of {shown_names(gone)}, {_to_rename(self._sink, gone, name)}. Otherwise run"
                 if gone
@@ -305,7 +315,7 @@ class _Planner:
         A column that was added is behind all others of the source, unless it was placed elsewhere. A column that
         was renamed keeps its type.
         """
-        gone = [each for each in self._sink.form.columns if each.name not in self._at_source]
+        gone = [each for each in self._sink.form.columns if each.name not in self._in_sinks_names]
         numbers = [each.number for each in self._source.form.columns if each.name in self._at_sink]
         is_last = column.number > max(numbers, default=0)
         former = [each.name for each in gone if not is_last or _kind_of(each) in (None, _name_of(mapped))]

@@ -1,6 +1,6 @@
 """A database's catalogue, whatever its kind: what tables look like, and what a sink has. Nothing is written."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final, Protocol
 
@@ -52,6 +52,11 @@ WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND atthasmissing
 """
 
 _NUMBERS: Final = "SELECT attname, attnum FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped"
+
+_NUMBERS_OF: Final = """
+SELECT attrelid::text, attname, attnum FROM pg_attribute
+WHERE attrelid = ANY (%s::oid[]) AND attnum > 0 AND NOT attisdropped
+"""
 
 
 # The replica identity, and the columns of its index.
@@ -106,6 +111,10 @@ class Catalogue(Protocol):
 
     def column_numbers(self, name: str) -> ColumnNumbers | None:
         """What identifies the table and its columns whatever they are called; None where nothing does."""
+        ...
+
+    def numbers_of(self, tables: Collection[str]) -> dict[str, dict[str, int]]:
+        """Table → column → its number, of tables as ``column_numbers`` identifies them. Lacks those that are gone."""
         ...
 
     def logged_columns(self, name: str) -> frozenset[str] | None:
@@ -182,6 +191,13 @@ class PostgresCatalogue:
             return None
         rows = self._session.execute(_NUMBERS, (found[0],))
         return ColumnNumbers(str(found[0]), {str(column): int(number) for column, number in rows})
+
+    def numbers_of(self, tables: Collection[str]) -> dict[str, dict[str, int]]:
+        """See Catalogue."""
+        numbers: dict[str, dict[str, int]] = {}
+        for table, column, number in self._session.execute(_NUMBERS_OF, (sorted(tables),)):
+            numbers.setdefault(str(table), {})[str(column)] = int(number)
+        return numbers
 
     def logged_columns(self, name: str) -> frozenset[str] | None:
         """See Catalogue. Of a partitioned table, those of each partition."""
@@ -261,6 +277,11 @@ class MysqlCatalogue:
         """See Catalogue. Both only have a column's place among the others, which changes."""
         del name
         return None
+
+    def numbers_of(self, tables: Collection[str]) -> dict[str, dict[str, int]]:
+        """See Catalogue."""
+        del tables
+        return {}
 
     def logged_columns(self, name: str) -> frozenset[str] | None:
         """See Catalogue. Connectors need binlog_row_image=FULL."""

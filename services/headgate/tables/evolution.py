@@ -6,7 +6,7 @@ or was not, and PostgreSQL executes all of them in one transaction. Of two agent
 and the other finds it altered. An agent that is killed afterwards leaves a table that takes the same changes.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol
 
@@ -27,7 +27,7 @@ from headgate.records.identifiers import parse_identifier
 from headgate.records.name_lists import shown_names
 from headgate.records.spans import parse_span, table_of
 from headgate.sinks.altering import AltersTables
-from headgate.sinks.contract import Claim, SinkError, SinkUnavailableError, ValueRefusedError
+from headgate.sinks.contract import Claim, SinkError, SinkRefusedError, SinkUnavailableError, ValueRefusedError
 from headgate.sinks.known_columns import ColumnNumbers, KnownColumns
 from headgate.sinks.registry import target_of
 from headgate.sinks.relational.mysql.faults import sink_error as mysql_sink_error
@@ -52,11 +52,12 @@ from headgate.tables.statement import Definition
 
 __all__ = [
     "AtLake", "NotAlteredError", "ResyncNeededError", "StillRefusedError", "add_columns", "check_replaced",
-    "check_restored", "fit_columns", "restore_columns", "source_numbers",
+    "check_restored", "fit_columns", "numbers_now", "restore_columns", "source_numbers",
 ]  # fmt: skip
 
 _DUPLICATE_COLUMN: Final = 1060
 _UNKNOWN_COLUMN: Final = 1054
+_NO_SUCH_COLUMN: Final = "42703"
 """Another agent has renamed it."""
 
 
@@ -129,7 +130,7 @@ def add_columns(
             raise NotAlteredError("; ".join(alteration.refusals))
         if _is_executed(spec, alteration, sink, known.sink, lake):
             return alteration.columns
-    raise SinkUnavailableError(f"table {plan.table} was not altered: others alter it at the same time")
+    raise _others_alter(plan)
 
 
 def restore_columns(
@@ -157,7 +158,7 @@ def restore_columns(
             announce(alteration.columns)
         if _is_executed(spec, alteration, sink, known.sink, lake):
             return alteration.columns
-    raise SinkUnavailableError(f"table {plan.table} was not altered: others alter it at the same time")
+    raise _others_alter(plan)
 
 
 def check_restored(spec: FeedSpec, plan: SpanPlan, restored: Sequence[str]) -> None:
@@ -183,6 +184,15 @@ def source_numbers(spec: FeedSpec, plan: SpanPlan, said: Said) -> ColumnNumbers 
     with as_source_errors(), open_catalogue(target) as source:
         name = source_table(spec, plan.table, plan.topic, has=source.has, said=said)
         return None if name is None else _numbers(source, name, shape)
+
+
+def numbers_now(spec: FeedSpec, tables: Collection[str]) -> dict[str, dict[str, int]]:
+    """See Catalogue.numbers_of, of the feed's source. Raises SourceError."""
+    database = spec.source.database
+    if database is None:
+        return {}
+    with as_source_errors(), open_catalogue(source_target(database)) as source:
+        return source.numbers_of(tables)
 
 
 def _numbers(source: Catalogue, name: str, shape: ColumnOptions) -> ColumnNumbers | None:
@@ -222,10 +232,34 @@ def fit_columns(spec: FeedSpec, plan: SpanPlan, said: Said, lake: AtLake | None 
 
     Raises SinkError, SourceError.
     """
-    with _both(spec, plan, said, "its columns", lake) as (source, sink, known):
-        alteration = plan_fitting(source, sink, known)
-    _is_executed(spec, alteration, sink, known.sink, lake)
-    return alteration
+    for _ in range(TRIES):
+        with _both(spec, plan, said, "its columns", lake) as (source, sink, known):
+            alteration = plan_fitting(source, sink, known)
+        try:
+            if _is_executed(spec, alteration, sink, known.sink, lake):
+                return alteration
+        except RightsMissingError:
+            raise
+        except SinkRefusedError:  # such as for a view of one column, which must not hold up the others
+            return _one_by_one(spec, alteration, sink, known.sink)
+    raise _others_alter(plan)
+
+
+def _one_by_one(spec: FeedSpec, alteration: Alteration, before: SinkDefinition, sink: Sink) -> Alteration:
+    """What of the alteration the sink takes, and for the rest why not. Raises SinkError."""
+    done: list[str] = []
+    refusals = list(alteration.refusals)
+    for statement in alteration.one_by_one:
+        alone = msgspec.structs.replace(alteration, statements=(statement,))
+        try:
+            done += (statement,) if _is_executed(spec, alone, before, sink, None) else ()
+        except SinkRefusedError as error:
+            refusals.append(f"{statement} was refused by the sink, so run it yourself: {error}")
+    return msgspec.structs.replace(alteration, statements=tuple(done), refusals=tuple(refusals))
+
+
+def _others_alter(plan: SpanPlan) -> SinkUnavailableError:
+    return SinkUnavailableError(f"table {plan.table} was not altered: others alter it at the same time")
 
 
 class _SinkCatalogue(Protocol):
@@ -317,7 +351,7 @@ def _postgresql(target: Target, alteration: Alteration, sink: Sink) -> None:
     def refused(error: PostgresError) -> Exception:
         if postgresql_fault(error) is Fault.PERMISSION and (owned := _owned(target, alteration)):
             return _without_right(alteration, owned)
-        if postgresql_fault(error) is Fault.ALTERED:  # another agent has renamed the column
+        if error.sqlstate == _NO_SUCH_COLUMN:
             return TakenError()
         return postgresql_sink_error(error, _doing(alteration))
 

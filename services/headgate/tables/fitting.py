@@ -51,20 +51,26 @@ def plan_fitting(source: Definition, sink: SinkDefinition, known: Known) -> Alte
     ``refusals`` of the answer: how the sink's table differs otherwise, each with what to run.
     """
     fitted = [each for each in _fitted(source, sink, known) if each.type is not None or each.is_relaxed]
-    changes, statements = None, list(_labels(source, sink))
+    changes, labels = None, tuple(_labels(source, sink))
+    statements, one_by_one = labels, labels
     if isinstance(sink, LakeDefinition):
         changes = _of_lake(fitted) if fitted else None
     else:
-        is_postgresql = sink.product is Product.POSTGRESQL
-        statements += _postgresql(sink, fitted) if is_postgresql else _mysql(sink, fitted, known)
+        statements += tuple(_of_columns(sink, fitted, known))
+        one_by_one += tuple(text for each in fitted for text in _of_columns(sink, [each], known))
     return Alteration(
         name=spelled(sink),
         schema=sink.schema,
-        statements=tuple(statements),
+        statements=statements,
+        one_by_one=one_by_one,
         columns=tuple(each.column.name for each in fitted),
         refusals=tuple(_differences(source, sink, known)),
         changes=changes,
     )
+
+
+def _of_columns(sink: Definition, fitted: Sequence[_Fitted], known: Known) -> Iterator[str]:
+    return _postgresql(sink, fitted) if sink.product is Product.POSTGRESQL else _mysql(sink, fitted, known)
 
 
 def _of_lake(fitted: Sequence[_Fitted]) -> ColumnChanges:

@@ -12,6 +12,7 @@ from headgate.records.control import Epoch, SpanPlan, TaskState
 from headgate.records.error_codes import COPYING_CODES
 from headgate.records.row_copies import RowCopy, shown_row_copy
 from headgate.records.spans import divide
+from headgate.replication import column_watch
 from headgate.replication.executor import SparkExecutor
 from support.kafka_cluster import ANSWER_SECONDS
 from support.waiting import eventually
@@ -214,6 +215,25 @@ def test_a_column_that_the_source_has_replaced_stops_the_next_claim_and_a_resync
     reached(executor, span, TaskState.STOPPED)
     executor.add_table(source.task(plan, 4), prepare=False)
     reached(executor, span, TaskState.REPLICATING)
+
+
+def test_a_column_that_gets_the_name_of_a_dropped_one_stops_a_table_that_replicates(
+    bed: Bed, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(column_watch, "COLUMNS_SECONDS", 0.2)
+    plan, executor = source.table("g"), bed.executor()
+    source.database.execute("INSERT INTO g SELECT n, 'x', n FROM generate_series(0, 4) n")
+    executor.add_table(task := source.task(plan, 1), prepare=False)
+    bed.put(plan, {n: {"name": "x", "qty": n} for n in range(5)})
+    eventually(lambda: _equal(bed, source, "id, name, qty", "g"), "the rows of before")
+    source.database.execute("ALTER TABLE g DROP COLUMN qty")
+    source.database.execute("UPDATE g SET name = 'y' WHERE id = 0")
+    bed.put(plan, {0: {"name": "y"}})
+    eventually(lambda: rows(bed, "name", "g")[0] == ("y",), "the table goes on without the column")
+    assert executor.status(task.id).error is None
+
+    source.database.execute("ALTER TABLE g RENAME COLUMN name TO qty")
+    eventually(lambda: "column qty of table public.g was dropped and added" in str(_error(executor, task)), "it stops")
 
 
 def test_a_renamed_column_is_renamed_at_its_place_in_the_log(bed: Bed, source: Source) -> None:

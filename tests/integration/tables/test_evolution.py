@@ -365,6 +365,31 @@ def test_an_enum_gets_the_labels_that_the_sources_has_got(pair: Pair) -> None:
     assert pair.sink.execute("SELECT enum_range(NULL::mood)::text") == [('{sad,glad,"so, so"}',)]
 
 
+@pairs((PG, PG), (MY, PG))
+def test_what_hangs_on_a_column_is_named_and_does_not_hold_up_the_others(pair: Pair) -> None:
+    pair.sink.execute("ALTER TABLE t ADD COLUMN a int, ADD COLUMN b int, ADD COLUMN c int, ADD COLUMN d int NOT NULL")
+    pair.sink.execute(
+        "CREATE VIEW seen AS SELECT a FROM t; ALTER TABLE t ADD COLUMN g int GENERATED ALWAYS AS (b) STORED"
+    )
+    columns = "ADD COLUMN a bigint, ADD COLUMN b bigint, ADD COLUMN c bigint, ADD COLUMN d int"
+    pair.source.execute(f"ALTER TABLE {pair.source.name} {columns}")
+    found = fit_columns(pair.feed(), pair.plan, said)
+    types = pair.sink.columns()
+    assert (types["a"], types["b"], types["c"]) == ("integer", "integer", "bigint")
+    assert len(found.statements) == 2, "that of c, and that of d, which the source's rows may lack"
+    a, b = (next(each for each in found.refusals if f'ALTER COLUMN "{name}"' in each) for name in "ab")
+    assert "was refused by the sink, so run it yourself: altering" in a
+    assert "view" in a
+    assert "generated column" in b
+    again = fit_columns(pair.feed(), pair.plan, said)
+    assert (again.statements, len(again.refusals)) == ((), 2)
+
+    pair.sink.execute("DROP VIEW seen; ALTER TABLE t DROP COLUMN g")
+    assert fit_columns(pair.feed(), pair.plan, said).statements
+    types = pair.sink.columns()
+    assert (types["a"], types["b"]) == ("bigint", "bigint")
+
+
 @pairs((MY, MY))
 def test_what_else_mariadb_knows_of_a_column_stays(pair: Pair) -> None:
     rest = "NOT NULL DEFAULT 'x' COMMENT 'it''s NOT NULL' CHECK (a <> '')"

@@ -205,6 +205,18 @@ def test_the_first_claim_keeps_what_identifies_the_columns(monkeypatch: pytest.M
     assert sink.kept == KnownColumns(numbers=BEFORE)
 
 
+def test_columns_are_watched_while_the_table_is_open_and_also_those_that_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone = {**BEFORE.columns, "gone": 77}
+    sink, agent = Sink(KnownColumns(numbers=ColumnNumbers(BEFORE.table, gone))), Agent(monkeypatch, BEFORE)
+    agent.claim(sink)
+    assert agent.altered.numbers == {TASK.id: ColumnNumbers(BEFORE.table, gone)}
+    agent.numbers = SourceDatabaseError("no answer")
+    agent.claim(sink)
+    assert agent.altered.numbers == {}
+
+
 @pytest.mark.usefixtures("asked")
 def test_a_replaced_column_stops_the_table_until_all_rows_were_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     sink, agent = Sink(FILLED), Agent(monkeypatch, AFTER)

@@ -61,6 +61,18 @@ def test_mariadb_does_not_tell_names_apart_by_case() -> None:
     assert plan(postgres_column("note", "text"), sink=sink, known=MARIADB).statements == ()
 
 
+def test_postgresql_tells_names_apart_that_mariadb_does_not() -> None:
+    """A column that MariaDB has renamed in its case alone is not a new one, and an older change does not revive it."""
+    source = my_numbered(MY_ID, mysql_column("Note", "text"))
+    sink = numbered(ID, postgres_column("note", "text"))
+    (reason,) = plan_alteration(source, sink, {"Note": ""}, POSTGRESQL).refusals
+    assert "it may be the new name of note, which the source's table does not have" in reason
+    assert 'run ALTER TABLE "shop"."t" RENAME COLUMN "note" TO "Note"' in reason
+    renamed = numbered(ID, postgres_column("Note", "text"))
+    (older,) = plan_alteration(source, renamed, {"note": ""}, POSTGRESQL).refusals
+    assert "the source's table calls it Note now, which is another column at the sink" in older
+
+
 @pytest.mark.parametrize(
     ("declared", "missing", "default"),
     [

@@ -1,0 +1,84 @@
+"""Checks regularly whether a source has given the names of columns to other columns, while their tables replicate.
+
+No change shows that: a column that was dropped and added again, two that swap their names, or one that gets the name of
+a dropped one. The sink would keep the former values in rows that do not change again. A claim compares the numbers by
+which PostgreSQL identifies columns (docs/adr/0115). A table that stays at its agent is compared here.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from headgate.agent.core.executor import SpanId
+from headgate.agent.core.span.inputs import SentBack
+from headgate.agent.core.span.states import Span
+from headgate.config.feed import FeedSpec
+from headgate.records.name_lists import shown_names
+from headgate.replication.feed_parts import feed_of
+from headgate.replication.span_table import SpanTable
+from headgate.replication.topic_watch import OPEN
+from headgate.sinks.known_columns import ColumnNumbers
+from headgate.sources.offsets import SourceError
+from headgate.sources.table_options import spec_of
+from headgate.tables.shaped import with_target_names
+
+__all__ = ["COLUMNS_SECONDS", "ColumnWatch"]
+
+COLUMNS_SECONDS: Final = 60.0
+"""Between two checks: each is one session and one query per source database. Rows of the sink may have values of the
+former column until then."""
+
+_log = logging.getLogger(__name__)
+
+Numbers = Callable[[FeedSpec, Collection[str]], Mapping[str, Mapping[str, int]]]
+"""A feed, and tables of its source by their identity → column → number. Raises SourceError."""
+
+
+class ColumnWatch:
+    """For all spans of an executor; ``look`` is the pool's, all else the control thread's."""
+
+    def __init__(self, table: SpanTable, opened: Mapping[SpanId, ColumnNumbers], read: Numbers, now: float) -> None:
+        """``opened``: what identified the columns of each span when it was opened; others are not watched."""
+        self._table, self._opened, self._read = table, opened, read
+        self._looked_at = now
+
+    def is_due(self, now: float) -> bool:
+        """Whether a check is due, which then counts as started."""
+        if now - self._looked_at < COLUMNS_SECONDS or not self._watched():
+            return False
+        self._looked_at = now
+        return True
+
+    def _watched(self) -> list[tuple[Span, ColumnNumbers]]:
+        return [
+            (span, numbers)
+            for span in self._table.all()
+            if span.phase in OPEN and (numbers := self._opened.get(span.id)) is not None
+        ]
+
+    def look(self) -> None:
+        """Send spans back whose columns are others under the same names. Their next claim decides what to do."""
+        by_source: dict[str, list[tuple[Span, ColumnNumbers]]] = {}
+        for span, numbers in self._watched():
+            database = feed_of(span.task.spec).source.database
+            if database is not None:
+                by_source.setdefault(database.model_dump_json(), []).append((span, numbers))
+        for watched in by_source.values():
+            try:
+                found = self._read(feed_of(watched[0][0].task.spec), {numbers.table for _, numbers in watched})
+            except SourceError as error:
+                _log.info("looking for columns that were replaced: %s", error)
+                continue
+            for span, numbers in watched:
+                self._compare(span, numbers, found.get(numbers.table, {}))
+
+    def _compare(self, span: Span, before: ColumnNumbers, found: Mapping[str, int]) -> None:
+        now = with_target_names(found, spec_of(feed_of(span.task.spec), span.task.plan).columns)
+        others = [name for name, number in before.columns.items() if now.get(name, number) != number]
+        if not others:
+            return
+        with self._table.changed:
+            present = self._table.get(span.id)
+            if present is not None and present.life == span.life and present.phase in OPEN:
+                why = f"column {shown_names(others)} is another one at the source by now"
+                self._table.apply(span.id, SentBack(why), span.life)

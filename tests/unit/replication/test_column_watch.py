@@ -1,0 +1,126 @@
+"""Columns that get the names of others at the source are noticed while their table replicates."""
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+import pytest
+
+from headgate.agent.core.executor import SpanId
+from headgate.agent.core.span.states import Phase
+from headgate.config.feed import FeedSpec
+from headgate.replication.column_watch import COLUMNS_SECONDS, ColumnWatch
+from headgate.replication.span_table import SpanTable
+from headgate.sinks.known_columns import ColumnNumbers
+from headgate.sources.offsets import SourceError
+from support.lanes_without_spark import Restarts, is_open, now_is
+
+
+def spec(database: str, columns: Mapping[str, object] | None = None) -> str:
+    feed = {
+        "feed": "f",
+        "source": {"topic_pattern": ".*", "database": {"dsn": f"dbname={database}"}},
+        "sink": {"type": "postgresql", "dsn": "dbname=x", "tables": "evolve"},
+        "columns": columns or {},
+    }
+    return msgspec.json.encode(feed).decode()
+
+
+class Source:
+    """Table → its columns' numbers, by database."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, dict[str, int]] = {"16": {"id": 1, "a": 2, "b": 3}}
+        self.silent: set[str] = set()
+        self.asked: list[tuple[str, frozenset[str]]] = []
+
+    def read(self, feed: FeedSpec, tables: Collection[str]) -> Mapping[str, Mapping[str, int]]:
+        assert feed.source.database is not None
+        dsn = str(feed.source.database.dsn)
+        self.asked.append((dsn, frozenset(tables)))
+        if dsn in self.silent:
+            raise SourceError("no answer")
+        return {table: self.numbers[table] for table in tables if table in self.numbers}
+
+
+BEFORE = ColumnNumbers("16", {"id": 1, "a": 2, "b": 3})
+
+
+class Watched:
+    """Spans of an executor, the source of their tables, and the watch over both."""
+
+    def __init__(self, table: SpanTable, lifecycle: Restarts) -> None:
+        self.table, self.source, self.restarted = table, Source(), lifecycle.restarted
+        self.opened: dict[SpanId, ColumnNumbers] = {}
+        self.watch = ColumnWatch(table, self.opened, self.source.read, 0.0)
+
+    def open(self, numbers: ColumnNumbers = BEFORE, name: str = "s", feed: str = "") -> SpanId:
+        span = is_open(self.table, {0: 5}, name, spec=feed or spec("d"), topic=name)
+        self.opened[span] = numbers
+        return span
+
+
+@pytest.fixture
+def watched(table: SpanTable, lifecycle: Restarts) -> Watched:
+    return Watched(table, lifecycle)
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        ({"id": 1, "a": 4, "b": 3}, "a"),  # dropped and added again
+        ({"id": 1, "a": 3, "b": 2}, "a, b"),  # swapped
+        ({"id": 1, "b": 2}, "b"),  # renamed to one that was dropped
+    ],
+)
+def test_a_name_that_is_another_columns_by_now_sends_the_span_back(
+    watched: Watched, columns: dict[str, int], named: str
+) -> None:
+    span = watched.open()
+    watched.watch.look()
+    assert watched.restarted == []
+    watched.source.numbers["16"] = columns
+    watched.watch.look()
+    assert watched.restarted == [f"column {named} is another one at the source by now"]
+    assert now_is(watched.table, span).phase is Phase.OPENING
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"id": 1, "a": 2, "b": 3, "c": 4},  # added: its changes show it
+        {"id": 1, "a": 2, "c": 3},  # renamed: too
+        {"id": 1, "a": 2},  # dropped
+        {},  # the table is gone
+    ],
+)
+def test_what_changes_show_is_left_to_them(watched: Watched, columns: dict[str, int]) -> None:
+    watched.open()
+    watched.source.numbers["16"] = columns
+    watched.watch.look()
+    assert watched.restarted == []
+
+
+def test_columns_are_compared_under_the_names_of_the_sink(watched: Watched) -> None:
+    shaped = spec("d", {"rename": {"a": "b"}, "exclude": ["b"]})
+    watched.open(ColumnNumbers("16", {"id": 1, "b": 2}, {"b": 3}), feed=shaped)
+    watched.watch.look()
+    assert watched.restarted == []
+    watched.source.numbers["16"] = {"id": 1, "a": 4, "b": 3}
+    watched.watch.look()
+    assert watched.restarted == ["column b is another one at the source by now"]
+
+
+def test_each_source_is_asked_once_and_one_that_is_silent_holds_up_no_other(watched: Watched) -> None:
+    watched.open(name="s")
+    watched.open(msgspec.structs.replace(BEFORE, table="17"), "t")
+    watched.open(name="u", feed=spec("e"))
+    is_open(watched.table, {0: 5}, "v", spec=spec("e"), topic="v")
+    watched.source.silent.add("dbname=d")
+    watched.source.numbers["16"] = {"id": 1, "a": 9, "b": 3}
+    assert not watched.watch.is_due(COLUMNS_SECONDS - 1)
+    assert watched.watch.is_due(COLUMNS_SECONDS)
+    assert not watched.watch.is_due(COLUMNS_SECONDS + 1)
+    watched.watch.look()
+    asked = sorted(watched.source.asked, key=str)
+    assert asked == [("dbname=d", frozenset({"16", "17"})), ("dbname=e", frozenset({"16"}))]
+    assert watched.restarted == ["column a is another one at the source by now"]
