@@ -45,7 +45,8 @@ def rehearsed(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpe
         raise _refused(kind, name, taken)
     feed = snapshot.get(FeedKey(name), FeedRecorded) if kind is OperationKind.UPDATE_FEED else None
     with waiting(f"the checks of feed {name}"):
-        result = work.resolve(ResolveFeed("", name, spec.to_json(), () if feed is None else plans_today(feed)))
+        known, before = ((), "") if feed is None else (plans_today(feed), feed.spec)
+        result = work.resolve(ResolveFeed("", name, spec.to_json(), known, before))
     if isinstance(result, EffectFailed):
         raise CommandError(ExitCode.REQUEST_TIMED_OUT, f"{_asked(kind, name)} would have to wait: {result.reason}")
     if isinstance(result, FeedRefused):

@@ -134,7 +134,9 @@ def verify(
                 noted = partial(repairs.add, plan.table)
                 shaped = spec_of(spec, at_sink)
                 return compare_table(
-                    ShapedSide(here, shaped.columns, shaped.where) if shaped.shapes else here,
+                    ShapedSide(here, shaped.columns, shaped.where, target=there.shape(at_sink.table))
+                    if shaped.shapes
+                    else here,
                     there,
                     name,
                     at_sink.table,

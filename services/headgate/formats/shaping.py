@@ -26,6 +26,7 @@ from headgate.formats.decoding import UndecodableError
 from headgate.formats.expressions.computed import ComputedColumns
 from headgate.formats.expressions.declared import DeclaredTypes
 from headgate.formats.expressions.filters import RowFilter
+from headgate.formats.included import AtSink, IncludedColumns
 
 __all__ = ["SaltUnavailableError", "Shaping", "read_salts"]
 
@@ -85,16 +86,18 @@ class Shaping:
         salts: Mapping[Path, bytes],
         where: str | None = None,
         declared: DeclaredTypes | None = None,
+        at_sink: AtSink | None = None,
     ) -> None:
         """``salts``: of ``read_salts``. ``where``: the table's row filter, asked of the source's columns.
 
-        ``declared``: the types of the source's catalogue, where they are known; see Evaluation.
+        ``declared``: the types of the source's catalogue, where they are known; see Evaluation. ``at_sink``: see
+        IncludedColumns.
         """
         self._columns = columns
         self._masks = {column: _masking(column, mask, salts) for column, mask in columns.mask.items()}
         self._meanings: dict[int, tuple[dict[str, str] | None, dict[str, str] | None]] = {}
         self._computing = ComputedColumns(columns.set, declared).of
-        self._shape = _compiled(columns, self._masks)
+        self._shape = _compiled(columns, self._masks, IncludedColumns(columns, declared, at_sink))
         self._filter = None if where is None else RowFilter(where, declared)
 
     def decoded(self, decode: Callable[..., list[Change]], *events: Any) -> list[Change]:
@@ -275,10 +278,12 @@ _Computing = Callable[[Any], Callable[[Row], Sequence[object]]]
 _Shape = Callable[[Sequence[Change], Callable[[Change], None], Callable[[Any], Any], _Computing], None]
 
 
-def _compiled(columns: ColumnOptions, masks: Mapping[str, Callable[[object], object] | None]) -> _Shape:
+def _compiled(
+    columns: ColumnOptions, masks: Mapping[str, Callable[[object], object] | None], included: IncludedColumns
+) -> _Shape:
     """A function (changes, what takes each shaped change, what gives its meaning, what computes its columns).
 
-    Raises DATA_ERRORS as it runs.
+    Raises DATA_ERRORS as it runs, and what IncludedColumns raises.
     """
     code = _Code(columns, masks)
     computing = "; compute = computing(semantics)" if columns.set else ""
@@ -292,7 +297,7 @@ def _compiled(columns: ColumnOptions, masks: Mapping[str, Callable[[object], obj
     if columns.set:
         code.line("values = compute(row)", 3)
     if columns.include is not None:
-        code.included(tuple(filter(columns.goes, columns.include)))
+        code.included(included)
     else:
         code.in_place()
     code.computed()
@@ -346,10 +351,10 @@ class _Code:
             return "None" if mask.null else self._constant(mask.constant)
         return f"{self._constant(masking)}({value})"
 
-    def included(self, names: Sequence[str]) -> None:
+    def included(self, wanted: IncludedColumns) -> None:
         """The row is built again from the columns that are named; one that lacks some, column by column."""
         parts: list[tuple[str, str, str]] = []
-        for column in names:
+        for column in wanted.names:
             here = self._constant(column)
             parts.append((here, self._constant(self._columns.target(column)), self._value(column, f"row[{here}]")))
         whole = ", ".join(f"{target}: {value}" for _, target, value in parts)
@@ -359,6 +364,7 @@ class _Code:
                 self.line(f"row[{here}]", 4)
         self.line(f"row = {{{whole}}}", 4)
         self.line("except KeyError:", 3)
+        self.line(f"{self._constant(wanted.check)}(row, semantics)", 4)
         self.line("some = {}", 4)
         for here, target, value in parts:
             self.line(f"if {here} in row: some[{target}] = {value}", 4)

@@ -1,5 +1,6 @@
 """Creates the objects of a feed's spec: decoders and a sink, and others for tables with their own options."""
 
+from collections.abc import Collection
 from functools import cached_property, lru_cache, partial
 from typing import Final, Self
 
@@ -8,6 +9,7 @@ import msgspec
 from headgate.agent.core.executor import SpanTask
 from headgate.config.feed import FeedSpec, FeedSpecError, parse_feed
 from headgate.config.plugs import SINKS, Writes
+from headgate.config.table_options import TablePattern
 from headgate.formats.dealing import Dealer, Look
 from headgate.formats.decoding import Decoder
 from headgate.formats.registry import DecoderNeeds, FormatPlug, format_of
@@ -120,7 +122,22 @@ class FeedParts:
         declared = None
         if self.spec.source.database is not None:
             declared = self._types.of(topic, target, partial(self._said, topic, table))
-        return Shaping(feed.columns, read_salts(feed.columns), feed.where, declared)
+        at_sink = partial(self._columns_at_sink, topic, table, target)
+        return Shaping(feed.columns, read_salts(feed.columns), feed.where, declared, at_sink)
+
+    def _columns_at_sink(self, topic: str, table: str | None, target: str) -> Collection[str] | None:
+        """See AtSink. Where the sink has none, a list of columns is taken for that of one table if it is only its own.
+
+        Raises SinkError.
+        """
+        found = self.of_table(topic, table).sink.check([target])[target].columns
+        if found:
+            return found
+        pattern = self.spec.pattern_of(topic, table) if self.spec.tables else None
+        if pattern is not None and self.spec.tables[pattern].columns is not None:
+            return None if TablePattern.parse(pattern).is_exact else ()
+        source = self.spec.source
+        return None if source.topic_pattern is None and len(source.tables or source.topics) == 1 else ()
 
     def _said(self, topic: str, table: str | None) -> str | None:
         """The source's table that the topic's events have named so far, with its schema or database."""

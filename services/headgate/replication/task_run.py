@@ -40,7 +40,7 @@ from headgate.replication.rows import SnapshotAfterTargetError, SpanRows
 from headgate.replication.set_aside import TaskQuarantine, too_many
 from headgate.replication.silent_sinks import SilentSinks
 from headgate.replication.sink_failures import described, failure_of
-from headgate.sinks.contract import Applied, ChangeBatch
+from headgate.sinks.contract import Applied, ChangeBatch, SinkError
 
 TASK_BYTES_MAX: Final = 128 << 20
 """Raw values gathered in one task before they are applied: decoded they take about five times that. A batch of 200 k
@@ -261,7 +261,7 @@ class TaskRun:
             if isinstance(decoder, TransactionDecoder):
                 rows.runs += decoder.take_runs()
                 ends_at = rows.cut_at(self._parts().target_ts, partition, changes)
-        except (SchemasUnavailableError, SaltUnavailableError, SourceTypesUnavailableError) as error:
+        except (SchemasUnavailableError, SaltUnavailableError, SourceTypesUnavailableError, SinkError) as error:
             where = f"topic {rows.work.topic}, partition {partition}, from offset {first} on"
             rows.failed(partition, error.code, f"{rows.work.claim.table}: {where}: {error}", retryable=error.retryable)
             return

@@ -49,11 +49,13 @@ def check_columns(
     seen: Mapping[str, Seen] = NOTHING_SEEN,
     *,
     are_all: bool,
+    before: FeedSpec | None = None,
 ) -> None:
     """Raise FeedSpecError for columns that tables lack or cannot be shaped like that, and for a salt that is missing.
 
     ``seen``: topic → what its newest records show. ``are_all``: whether ``plans`` are all of the feed's tables.
-    Otherwise a column may be that of another one. Raises SourceError, SinkError.
+    Otherwise a column may be that of another one. ``before``: the feed so far, whose columns the source may have
+    dropped or renamed since: older events have them. Raises SourceError, SinkError.
     """
     by_pattern: defaultdict[str | None, list[SpanPlan]] = defaultdict(list)
     for plan in plans:
@@ -78,7 +80,7 @@ def check_columns(
             for plan in shaped:
                 check_values(spec, own, plan, known[plan.table], seen.get(plan.topic))
             if are_all or (pattern is not None and TablePattern.parse(pattern).is_exact):
-                _check_named(columns, option, known)
+                _check_named(columns, option, known, _named_before(before, pattern))
 
 
 def _check_salts(columns: ColumnOptions, option: str) -> None:
@@ -160,14 +162,25 @@ def _check_at_sink(spec: FeedSpec, option: str, computed: Mapping[str, Mapping[s
                     raise FeedSpecError(f"{option}.set.{name}: table {table}: {error}") from error
 
 
-def _check_named(columns: ColumnOptions, option: str, known: _Known) -> None:
-    """Raise FeedSpecError for a column that none of the tables has, if all of them are known."""
+def _named_before(before: FeedSpec | None, pattern: str | None) -> frozenset[str]:
+    """The columns that the options of these tables named until now."""
+    if before is None:
+        return frozenset()
+    own = None if pattern is None or pattern not in before.tables else before.tables[pattern].columns
+    return (before.columns if own is None else own).named
+
+
+def _check_named(columns: ColumnOptions, option: str, known: _Known, before: frozenset[str]) -> None:
+    """Raise FeedSpecError for a column that none of the tables has, if all of them are known.
+
+    ``before``: those that were right when the feed was accepted.
+    """
     found: set[str] = set()
     for definition in known.values():
         if definition is None:
             return
         found |= {column.name for column in definition.form.columns}
-    unknown = sorted(columns.named - found)
+    unknown = sorted(columns.named - found - before)
     if unknown:
         tables = shown_names(sorted(known))
         raise FeedSpecError(

@@ -19,6 +19,7 @@ from headgate.formats.expressions.computed import TEXT_FORMS, check_computed, co
 from headgate.formats.expressions.filters import Keeps, filter_at_database, filtered_columns
 from headgate.formats.expressions.values import read_of_database
 from headgate.records.control import Positions
+from headgate.records.name_lists import shown_names
 from headgate.verify.contract import WHOLE, Checksum, KeyRange, Part, Row, Shape, Side, UncomparableError
 from headgate.verify.forms import Nature
 
@@ -47,8 +48,12 @@ _AS_IT_IS: Final = _Shaping((), None, {})
 class ShapedSide:
     """See Side. Reads over ``side``, and names columns as the sink does. ``close`` closes nothing."""
 
-    def __init__(self, side: Side, columns: ColumnOptions, where: str | None = None) -> None:
+    def __init__(
+        self, side: Side, columns: ColumnOptions, where: str | None = None, *, target: Shape | None = None
+    ) -> None:
+        """``target``: the table that this one is compared with."""
         self._side = side
+        self._target = target
         self._columns = columns
         self._where = where
         self._shapings: dict[str, _Shaping] = {}
@@ -61,6 +66,7 @@ class ShapedSide:
         if found is None:
             return None
         columns = self._columns
+        self._check_included(table, found)
         # Without a key, rows are found by all their columns, and the source's database computes none.
         computed = columns.set if found.key else {}
         self._shapings[table] = self._shaping(found, computed)
@@ -71,6 +77,17 @@ class ShapedSide:
             {columns.target(column): found.kinds[column] for column in compared if column in found.kinds},
             {columns.target(column): found.types[column] for column in compared if column in found.types},
         )
+
+    def _check_included(self, table: str, found: Shape) -> None:
+        """Raise UncomparableError where the sink has a column that is to come from one that the source lacks."""
+        columns = self._columns
+        there = () if self._target is None else self._target.columns
+        gone = [name for name in columns.include or () if name not in found.columns and columns.target(name) in there]
+        if gone:
+            raise UncomparableError(
+                f"columns.include names {shown_names(gone)}, which the source's table {table} does not have, and the "
+                "target has. Put its new name into columns.include, or remove it if the source has dropped it"
+            )
 
     def snapshot(self) -> AbstractContextManager[object]:
         """See Side."""

@@ -91,6 +91,11 @@ def test_the_generated_code_does_what_the_options_say(seed: int) -> None:
                 Shaping(columns, SALTS).shaped([change])
             refused += 1
             continue
+        named = set(columns.include or row)
+        if not named <= row.keys() and row.keys() - named:
+            with pytest.raises(UndecodableError, match=r"does not have column .*, which columns\.include names"):
+                Shaping(columns, SALTS).shaped([change])
+            continue
         (found,) = Shaping(columns, SALTS).shaped([change])
         assert found.row == slowly(columns, row), columns
         assert found.key == {columns.target("id"): row["id"]}

@@ -44,17 +44,20 @@ def check(
     where_of: dict[str, str] | None = None,
     seen: dict[str, Seen] | None = None,
     decimals: str | None = None,
+    before: dict[str, Any] | None = None,
 ) -> None:
     source: dict[str, Any] = {"topic_pattern": r"t\..*", "decimal_handling_mode": decimals}
     if database:
         source["database"] = {"dsn": "postgresql://ann@db/shop"}
+    ends = {"feed": "f", "source": source, "sink": {"type": "postgresql", "dsn": "dbname=x"}}
     spec = FeedSpec.model_validate(
-        {"feed": "f", "source": source, "sink": {"type": "postgresql", "dsn": "dbname=x"}, "columns": columns,
+        ends | {"columns": columns,
          "tables": {name: {"columns": given} for name, given in (tables or {}).items()}
                    | {name: {"where": given} for name, given in (where_of or {}).items()}, "where": where}
     )  # fmt: skip
     plans = [SpanPlan(name, f"t.{name}", name, {0: 0}) for name in names or TABLES]
-    check_columns(spec, plans, lambda _: None, lambda _: schema, seen or {}, are_all=are_all)
+    was = None if before is None else FeedSpec.model_validate(ends | before)
+    check_columns(spec, plans, lambda _: None, lambda _: schema, seen or {}, are_all=are_all, before=was)
 
 
 @pytest.mark.parametrize(
@@ -284,3 +287,13 @@ def test_columns_of_a_catalogue_as_values_of_events_are_read() -> None:
     assert [column.is_fine for column in found.values()][1:4] == [False, False, True]
     assert [column.is_unsigned for column in found.values()][4:6] == [True, False]
     assert (found["c0"].scale, found["c6"].kind) == (2, Kind.UNKNOWN)
+
+
+def test_an_update_may_keep_a_column_that_the_source_has_renamed_since_but_not_add_one() -> None:
+    before = {"columns": {"exclude": ["old"]}, "tables": {"shop.a": {"columns": {"exclude": ["former"]}}}}
+    check({"exclude": ["old", "y"]}, {}, "shop.b", before=before)
+    check({}, {"shop.a": {"exclude": ["former", "x"]}}, "shop.a", before=before)
+    with pytest.raises(FeedSpecError, match=r"columns names olds, which the source's table does not have"):
+        check({"exclude": ["old", "olds"]}, {}, "shop.b", before=before)
+    with pytest.raises(FeedSpecError, match=r"tables\.shop\.a\.columns names old, which"):
+        check({}, {"shop.a": {"exclude": ["old", "former"]}}, "shop.a", before=before)

@@ -121,3 +121,16 @@ def test_computed_columns_are_read_as_what_they_are_computed_from(source: Source
         list(side.rows("t", ["number"], ["big"]))
     with pytest.raises(UncomparableError, match="column n of the target's key is computed"):
         list(side.rows("t", ["n"], ["mail"]))
+
+
+def test_a_column_that_include_names_and_the_source_lacks_is_not_taken_for_equal(source: Source) -> None:
+    options = ColumnOptions.model_validate({"include": ["id", "old", "b"], "rename": {"old": "label"}})
+    target = Shape({"id": Nature.OTHER, "label": Nature.OTHER}, ("id",))
+    with pytest.raises(
+        UncomparableError, match=r"columns\.include names old, which the source's table t does not have"
+    ):
+        ShapedSide(source, options, target=target).shape("t")  # type: ignore[arg-type]
+    without = Shape({"id": Nature.OTHER}, ("id",))
+    shape = ShapedSide(source, options, target=without).shape("t")  # type: ignore[arg-type]
+    assert shape is not None
+    assert list(shape.columns) == ["id", "b"]

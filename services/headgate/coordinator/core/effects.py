@@ -28,7 +28,7 @@ class ResolveFeed(msgspec.Struct, frozen=True):
     """Resolve a new or changed feed: topics, partitions and start offsets. Check the sink and its tables.
 
     ``spec`` is the feed's JSON as requested. ``known`` are the spans of a changed feed, as ``plans_today`` of
-    records/stored_names.py has them: they keep their start offsets.
+    records/stored_names.py has them: they keep their start offsets. ``before``: its JSON so far, empty for a new feed.
     Result: FeedResolved, FeedRefused, or EffectFailed to be requested again.
     """
 
@@ -36,6 +36,7 @@ class ResolveFeed(msgspec.Struct, frozen=True):
     feed: str
     spec: str
     known: tuple[SpanPlan, ...] = ()
+    before: str = ""
 
 
 class ResolveStart(msgspec.Struct, frozen=True):

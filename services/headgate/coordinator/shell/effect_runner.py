@@ -140,7 +140,8 @@ class FeedWork:
             check_source_database(self._connection, spec, {plan.topic: len(plan.start) for plan in spans})
             unmatched = check_patterns(spec, spans)
             known = {normal_table(plan.table) for plan in wholes(effect.known)}
-            checked = self._checks.check(spec, spans, known)
+            before = parse_feed(effect.before) if effect.before else None
+            checked = self._checks.check(spec, spans, known, before)
             new = tuple(plan for plan in spans if normal_table(plan.table) not in known)
             warnings = self._checks.check_snapshots(checked, new)
             note = "" if spans else no_match(spec.source.topic_pattern or "", present_topics(self._connection))

@@ -62,20 +62,30 @@ class FeedChecks:
         self._connection = connection
         self._cluster_id = cluster_id
 
-    def check(self, spec: FeedSpec, spans: tuple[SpanPlan, ...], known: Collection[str]) -> Checked:
-        """Check the feed's tables before it is created or updated. ``known``: those that it has already.
+    def check(
+        self, spec: FeedSpec, spans: tuple[SpanPlan, ...], known: Collection[str], before: FeedSpec | None = None
+    ) -> Checked:
+        """Check the feed's tables before it is created or updated.
+
+        ``known``: those that it has already. ``before``: what the feed was so far, if it is updated.
 
         Raises FeedSpecError, SourceError, SinkError, SchemasUnavailableError.
         """
         seen = self._preview(spec, spans)
-        self._check_columns(spec, spans, seen, are_all=True)
+        self._check_columns(spec, spans, seen, before, are_all=True)
         return self._check_seen(spec, spans, seen, known)
 
     def _check_columns(
-        self, spec: FeedSpec, spans: tuple[SpanPlan, ...], seen: Mapping[str, Seen], *, are_all: bool
+        self,
+        spec: FeedSpec,
+        spans: tuple[SpanPlan, ...],
+        seen: Mapping[str, Seen],
+        before: FeedSpec | None = None,
+        *,
+        are_all: bool,
     ) -> None:
         said, described = tables_said(self._connection, spec, spans), event_schemas(self._connection, spec, spans)
-        check_columns(spec, spans, said, described, seen, are_all=are_all)
+        check_columns(spec, spans, said, described, seen, are_all=are_all, before=before)
 
     def check_joining(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> tuple[str, ...]:
         """The warnings of ``check``. Raises NoRecordsError, and what ``check`` does."""

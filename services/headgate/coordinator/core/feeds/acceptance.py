@@ -145,8 +145,9 @@ def update(draft: Draft, request: str, requested: OperationRequested) -> None:
 def _resolve(request: str, requested: OperationRequested, feed: FeedRecorded | None) -> ResolveFeed:
     """The effect that resolves the request. A feed that is updated keeps its spans."""
     is_update = requested.kind is OperationKind.UPDATE_FEED
-    known = () if feed is None or not is_update else plans_today(feed)
-    return ResolveFeed(request, requested.feed, requested.spec or "", known)
+    if feed is None or not is_update:
+        return ResolveFeed(request, requested.feed, requested.spec or "")
+    return ResolveFeed(request, requested.feed, requested.spec or "", plans_today(feed), feed.spec)
 
 
 def rewind(draft: Draft, request: str, requested: OperationRequested) -> None:
