@@ -247,6 +247,42 @@ def test_a_salt_that_is_missing_is_waited_for(
     eventually(lambda: people.at_sink("id, email") == [(1, hashed("p1@example.com"))], "it goes on by itself")
 
 
+def test_an_included_column_that_the_source_renames_stops_the_table_until_the_feed_has_its_new_name(
+    bed: Bed, make: Callable[..., People], log: KafkaLog
+) -> None:
+    people = make({"include": ["id", "email", "card"]}, on_bad_change="fail")
+    executor = executor_with_dead_letters(bed, log)
+    people.database.execute("ALTER TABLE people DROP COLUMN card")
+    older = {name: value for name, value in row(1).items() if name != "card"}
+    people.write("c", 1, older)
+    people.database.execute("ALTER TABLE people ADD COLUMN card int")
+    executor.add_table(people.task(1), prepare=False)
+    people.write("c", 2, row(2))
+    arrived = [(1, "p1@example.com", None), (2, "p2@example.com", 4002)]
+    eventually(lambda: people.at_sink("id, email, card") == arrived, "a row from before a column was added passes")
+
+    people.database.execute("ALTER TABLE people RENAME COLUMN email TO mail")
+    renamed = row(3)
+    renamed["mail"] = renamed.pop("email")
+    people.write("c", 3, renamed)
+
+    def error() -> str:
+        status = executor.status(people.id)
+        return "" if status is None else str(status.error)
+
+    why = "the event does not have column email, which columns.include names, and has"
+    eventually(lambda: why in error(), "the table stops")
+    assert "people" in error()
+    assert "hidden" not in error()
+    assert people.at_sink("id, email, card") == arrived
+    executor.remove_table(people.id, seal=True)
+    reached(executor, people.id, TaskState.STOPPED)
+    people.columns = {"include": ["id", "mail", "card"], "rename": {"mail": "email"}}
+    executor.add_table(people.task(2), prepare=False)
+    arrived.append((3, "p3@example.com", 4003))
+    eventually(lambda: people.at_sink("id, email, card") == arrived, "the table goes on with the new name")
+
+
 WHERE = "status = 'open' AND card >= 4000 AND NOT secret LIKE 'x%'"
 
 
