@@ -33,6 +33,7 @@ from headgate.tables.evolution import (
     AtLake,
     StillRefusedError,
     add_columns,
+    check_hidden,
     check_replaced,
     check_restored,
     fit_columns,
@@ -100,6 +101,9 @@ class AlteredTables:
         lake = _lake(parts.sink, claim, positions)
         numbers = self._numbers(spec, span, said)
         replaced = [] if numbers is None else kept.replaced(numbers)
+        shape = spec_of(spec, plan).columns
+        if numbers is not None and numbers.columns and (shape.exclude or shape.mask):
+            check_hidden(spec, plan, kept, numbers, parts.sink.check([claim.table])[claim.table].columns)
         if span.task.copy is not None and is_whole(span.task.copy.rows):
             self._begin_copy(span, claim, positions, numbers, is_renewed=bool(replaced))
             # Rows are copied by the source's names of now, which no change may have had yet.

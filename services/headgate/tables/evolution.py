@@ -51,8 +51,8 @@ from headgate.tables.shaped import shaped_definition, with_target_names
 from headgate.tables.statement import Definition
 
 __all__ = [
-    "AtLake", "NotAlteredError", "ResyncNeededError", "StillRefusedError", "add_columns", "check_replaced",
-    "check_restored", "fit_columns", "numbers_now", "restore_columns", "source_numbers",
+    "AtLake", "NotAlteredError", "ResyncNeededError", "StillRefusedError", "add_columns", "check_hidden",
+    "check_replaced", "check_restored", "fit_columns", "numbers_now", "restore_columns", "source_numbers",
 ]  # fmt: skip
 
 _DUPLICATE_COLUMN: Final = 1060
@@ -205,6 +205,34 @@ def _numbers(source: Catalogue, name: str, shape: ColumnOptions) -> ColumnNumber
         return None
     there = names_of(definition)
     return ColumnNumbers("", {}, {column: 0 for column in exclude if column in there})
+
+
+def check_hidden(
+    spec: FeedSpec, plan: SpanPlan, kept: KnownColumns, numbers: ColumnNumbers, there: Collection[str]
+) -> None:
+    """Raise NotAlteredError for a column of the sink that is, by its number, one that the feed leaves out or masks.
+
+    Its name was another column's before, so no change lacks it. ``there``: the columns that the sink's table has.
+    """
+    shape, folded = spec_of(spec, plan).columns, {name.casefold() for name in there}
+    for name in (column for column in numbers.columns if column.casefold() in folded):
+        former = kept.excluded.former_names(name, numbers, shape.exclude or ())
+        proven = [old for old, is_proven in former.items() if is_proven]
+        if proven:
+            raise NotAlteredError(
+                f"column {name} of table {plan.table} is at the source what was {proven[0]}, which columns.exclude "
+                f"leaves out. Add {shape.source(name)} to columns.exclude and keep {proven[0]} there"
+            )
+    before = kept.numbers
+    masked = {shape.target(name): name for name in shape.mask}
+    for target, name in masked.items():
+        number = None if before is None or before.table != numbers.table else before.columns.get(target)
+        now = next((column for column, its in numbers.columns.items() if its == number), target)
+        if now.casefold() in folded and now not in masked:
+            raise NotAlteredError(
+                f"column {now} of table {plan.table} is at the source what was {name}, which is masked. Add "
+                f"{shape.source(now)} to columns.mask and keep {name} there"
+            )
 
 
 def check_replaced(spec: FeedSpec, plan: SpanPlan, replaced: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 """When an agent alters a table of the sink: if the feed says so, for what a batch has lacked, and not for ever."""
 
+import json
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from headgate.sinks.contract import Claim, FeedIdentity, SinkUnavailableError
 from headgate.sinks.known_columns import ColumnNumbers, KnownColumns
 from headgate.sources.database import SourceDatabaseError
 from headgate.tables.alteration import Alteration
-from headgate.tables.evolution import ResyncNeededError, StillRefusedError
+from headgate.tables.evolution import NotAlteredError, ResyncNeededError, StillRefusedError
 
 CLAIM = Claim(FeedIdentity("c", "0-1", "f"), "s.t", "t", Epoch(1, 1), 1, {0: 0})
 PLAN = SpanPlan(span="s.t", topic="t", table="s.t", start={0: 0})
@@ -170,6 +171,7 @@ class Agent:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, numbers: ColumnNumbers, ends: int = 9) -> None:
         self.numbers: ColumnNumbers | Exception = numbers
         self.questions, self.now = 0, 0.0
+        self.columns: dict[str, Any] = {}
         monkeypatch.setattr(altered_tables, "source_numbers", self._answer)
         monkeypatch.setattr(altered_tables, "check_retention", lambda *_: {0: ends})
         self.altered = AlteredTables(None, lambda: self.now)  # type: ignore[arg-type]
@@ -194,7 +196,8 @@ class Agent:
         order = None if copy is None else CopyOrder(copy, '{"keys": null}')
         self.span = Span(replace(TASK, copy=order), 1, primary=True, phase=Phase.OPENING, since=0.0)
         self.span = replace(self.span, lacking=lacking or {})
-        self.parts: Any = SimpleNamespace(spec=parse_feed(FEED % ("evolve", "fail")), sink=sink)
+        spec = parse_feed(f"{FEED % ('evolve', 'fail')}\ncolumns: {json.dumps(self.columns)}")
+        self.parts: Any = SimpleNamespace(spec=spec, sink=sink)
         self.altered.alter(self.parts, self.span, CLAIM, {0: position})
         return self.altered.why_not_copied(self.span, {0: position})
 
@@ -215,6 +218,38 @@ def test_columns_are_watched_while_the_table_is_open_and_also_those_that_are_gon
     agent.numbers = SourceDatabaseError("no answer")
     agent.claim(sink)
     assert agent.altered.numbers == {}
+
+
+@pytest.mark.usefixtures("asked")
+@pytest.mark.parametrize(
+    ("columns", "numbers", "why"),
+    [
+        (
+            {"exclude": ["ssn"]},
+            {"id": 1, "c": 9},
+            r"column c of table s\.t is at the source what was ssn, which columns",
+        ),
+        ({"mask": {"ssn": None}}, {"id": 1, "c": 9, "ssn": 2}, r"column c .* what was ssn, which is masked. Add c to"),
+    ],
+)
+def test_a_hidden_column_does_not_arrive_under_the_name_of_another_one(
+    monkeypatch: pytest.MonkeyPatch, columns: dict[str, Any], numbers: dict[str, int], why: str
+) -> None:
+    """Neither in a change nor in a copy: two columns have swapped their names, so nothing is lacking."""
+    is_masked = "mask" in columns
+    met = ColumnNumbers("16", {"id": 1, "c": 2} | ({"ssn": 9} if is_masked else {}), {} if is_masked else {"ssn": 9})
+    sink = Sink(KnownColumns(applied=("c", "id")).with_numbers(met))
+    agent = Agent(monkeypatch, ColumnNumbers("16", numbers, {} if is_masked else {"ssn": 2}))
+    agent.columns = columns
+    for copy in (None, "r1"):
+        with pytest.raises(NotAlteredError, match=why):
+            agent.claim(sink, copy)
+    agent.columns = {
+        name: [*given, "c"] if name == "exclude" else {**given, "c": None} for name, given in columns.items()
+    }
+    agent.numbers = ColumnNumbers("16", numbers if is_masked else {"id": 1}, {} if is_masked else {"ssn": 2, "c": 9})
+    monkeypatch.setattr(altered_tables, "check_replaced", lambda *_: None)
+    agent.claim(sink)
 
 
 @pytest.mark.usefixtures("asked")
