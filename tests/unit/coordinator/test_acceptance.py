@@ -5,7 +5,10 @@ import pydantic
 from headgate.config.feed import FeedSpec
 from headgate.config.maintenance_options import MaintenanceOptions
 from headgate.config.store_options import StoreOptions
-from headgate.coordinator.core.feeds.acceptance import FIXED, _why_fixed
+from headgate.coordinator.core.effects import ResolveFeed
+from headgate.coordinator.core.feeds.acceptance import FIXED, _resolve, _why_fixed
+from headgate.records.control import OperationKind, OperationRequested
+from support.build import feed_recorded
 
 CHANGEABLE = {
     ("source", "topics"),
@@ -115,3 +118,12 @@ def test_rows_are_copied_when_a_table_joins_and_no_later() -> None:
     assert "because rows are copied when a table joins" in str(_why_fixed(feed({"s.a": {}}), feed(copied)))
     assert _why_fixed(feed({}), feed(copied)) is None, "it may be for a table that joins"
     assert _why_fixed(feed(copied), feed(copied)) is None
+
+
+def test_an_update_is_judged_beside_what_the_feed_was() -> None:
+    def resolved(kind: OperationKind) -> ResolveFeed:
+        asked = OperationRequested(kind, "f", '{"new": 1}', None, None, "ann", 0)
+        return _resolve("r", asked, feed_recorded(spec='{"feed": "f"}'))
+
+    assert resolved(OperationKind.UPDATE_FEED) == ResolveFeed("r", "f", '{"new": 1}', (), '{"feed": "f"}')
+    assert resolved(OperationKind.CREATE_FEED) == ResolveFeed("r", "f", '{"new": 1}')
