@@ -80,7 +80,8 @@ class IncludedColumns:
         if gone := [name for name in absent if name not in known.columns]:
             raise _refused(gone, others, " The source's table does not have it either.", _RENAMED)
         if strange := [name for name in others if name not in known.columns]:
-            raise _refused(absent, strange, f" The source's table has no {shown_names(strange)}.", _RENAMED)
+            unread = f" The source's table did not have {shown_names(strange)} when it was last read."
+            raise _refused(absent, strange, unread, _RENAMED)
         if known is not self._types:
             self._types = known
             self._accounted.clear()

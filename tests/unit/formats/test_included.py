@@ -72,7 +72,7 @@ def test_a_column_that_the_source_has_renamed_is_never_left_out() -> None:
 
 
 def test_a_column_that_was_renamed_and_has_its_name_again_is_not_taken_for_a_new_one() -> None:
-    with pytest.raises(UndecodableError, match=r"and has email, which .* The source's table has no email"):
+    with pytest.raises(UndecodableError, match=r"and has email, which .* The source's table did not have email"):
         shaped(RENAMED, Catalogue("id", "mail", "note"))
 
 
