@@ -6,7 +6,7 @@ LOAD DATA LOCAL takes its rows from memory: the server names a file, as the prot
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import pymysql
 from pymysql.constants import CLIENT, CR
@@ -27,6 +27,9 @@ __all__ = ["MysqlSession", "Parameters", "open_session"]
 
 Parameters = dict[str, object] | tuple[object, ...] | None
 """Of a statement: ``%(name)s`` or ``%s`` in it. Without any, ``%`` stands for itself."""
+
+_WHOLE: Final = "SET SESSION sql_select_limit = 18446744073709551615"
+"""A server's own limit would cut the rows of every SELECT off, without an error."""
 
 S = TypeVar("S", bound="MysqlSession")
 
@@ -156,7 +159,7 @@ def open_session(
         with wire.cursor() as cursor:
             cursor.execute("SELECT VERSION(), CONNECTION_ID()")
             ((version, number),) = cursor.fetchall()
-            for setting in settings:
+            for setting in (_WHOLE, *settings):
                 cursor.execute(setting)
         wire.watch(partial(_is_at_work, target, int(number)), silence_seconds)
     except BaseException as error:

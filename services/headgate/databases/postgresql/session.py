@@ -45,11 +45,15 @@ SET statement_timeout = 0;
 SET row_security = off;
 SET DateStyle = 'ISO, YMD';
 SET IntervalStyle = 'postgres';
-SET array_nulls = on
+SET array_nulls = on;
+SET extra_float_digits = 3;
+SET bytea_output = 'hex';
+SET xmloption = 'content'
 """
 # Read committed: the fence is a condition re-read after a lock wait. row_security off: a policy that would hide rows
-# raises instead of filtering silently. DateStyle, IntervalStyle, array_nulls: what a text means must not depend on
-# the settings of a database or a user.
+# raises instead of filtering silently. The last ones: what a text means, and whether it has all of a value, must not
+# depend on the settings of a database or a user. With fewer digits a float would be another one after it is copied,
+# and a comparison of texts would not show it.
 
 
 class PostgresSession:
