@@ -39,6 +39,7 @@ from headgate.migration.strategies.online.lane import (
     without_mark,
 )
 from headgate.migration.strategies.online.lane_plan import aside_name
+from headgate.migration.strategies.postgresql.capture import check_published
 from headgate.migration.strategies.postgresql.copy import table_of
 from headgate.migration.strategies.postgresql.fingerprint import FORMED, facts_of
 from headgate.migration.strategies.postgresql.handover import hand_over
@@ -163,6 +164,7 @@ class _CutOver:
         found = identity(session, before)
         now = self._lane.server.described(session, before.schema, before.name)
         check_same(before, self._asked.built, now, built_as(found))
+        check_published(session, before, self._plan.publication)
 
     @contextmanager
     def _slot(self) -> Iterator["_Slot"]:

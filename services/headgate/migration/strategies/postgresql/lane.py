@@ -22,6 +22,7 @@ from headgate.migration.strategies.online.lane import LastChange, Mark, Row, key
 from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
 from headgate.migration.strategies.online.range_work import position_of
 from headgate.migration.strategies.postgresql.access import hide
+from headgate.migration.strategies.postgresql.capture import check_capture
 from headgate.migration.strategies.postgresql.copy import casted, casted_back, table_of
 from headgate.migration.strategies.postgresql.fingerprint import FORMED
 from headgate.migration.strategies.postgresql.server import PostgresServer, make_altered
@@ -38,8 +39,6 @@ ROW_BYTES_MIN: Final = 32
 
 SAMPLED_PAGES: Final = 64
 """Half a megabyte, read at once; long values are counted where they are pointed to from, and not read."""
-
-_PUBLICATION: Final = "SELECT pubname FROM pg_publication_tables WHERE schemaname = %s AND tablename = %s ORDER BY 1"
 
 # Whatever compares a row with others, expressions and parts of the table included: constraints, and bare indexes.
 _KEYS: Final = """
@@ -65,10 +64,6 @@ SELECT least(100.0, 100.0 * %s / greatest(pg_relation_size(oid) / current_settin
 FROM pg_class WHERE oid = %s::regclass
 """
 
-_REPLICA_IDENTITY: Final = "SELECT relreplident::text FROM pg_class WHERE oid = %s::regclass"
-_ROW_IDENTITIES: Final = frozenset({"i", "f"})
-"""An index, or the whole row."""
-
 _IDENTITY: Final = "SELECT oid::bigint, relfilenode::bigint FROM pg_class WHERE oid = %s::regclass"
 
 
@@ -83,24 +78,8 @@ class PostgresLane:
 
     def capture(self, table: Table) -> str:
         """See Lane."""
-        where = f"table {table.schema}.{table.name}"
         with self.server.sessions.asking() as session, translating("asking how the table is captured"):
-            published = session.execute(_PUBLICATION, (table.schema, table.name)).fetchone()
-            markable = _markable(session, named(table.schema, table.name))
-            identity_kind = session.execute(_REPLICA_IDENTITY, (full_name(table, session),)).fetchone()
-        if published is None:
-            raise RefusedError(
-                f"{where} is in no publication, so no connector captures its changes: capture it with Debezium "
-                "(plugin.name=pgoutput), or use strategy direct"
-            )
-        if not markable:
-            raise RefusedError(f"{where} has no column that can be updated, so no mark can be set: use strategy direct")
-        if not table.primary and (identity_kind is None or identity_kind[0] not in _ROW_IDENTITIES):
-            raise RefusedError(
-                f"{where} has no primary key, and its replica identity names no row, so changes of its rows cannot be "
-                f"followed: ALTER TABLE … REPLICA IDENTITY USING INDEX {next(iter(table.keys), '…')}, or FULL"
-            )
-        return str(published[0])
+            return check_capture(session, table, _markable(session, named(table.schema, table.name)))
 
     def try_forms(self, statement: Statement, plan: LanePlan) -> None:
         """See Lane: columns are renamed and dropped in the catalogue alone, whatever the table has."""
