@@ -49,7 +49,9 @@ def test_the_last_changes_are_seen_by_a_publication_of_all(
         def behind_the_mark(*given: Any) -> None:
             compare(*given)
             change.run(
-                "UPDATE items SET v = 50 WHERE id = 5", "INSERT INTO items VALUES (6, 60)", "DELETE FROM items WHERE id = 4"
+                "UPDATE items SET v = 50 WHERE id = 5",
+                "INSERT INTO items VALUES (6, 60)",
+                "DELETE FROM items WHERE id = 4",
             )
             change.late(upsert({"id": 5}, v=50), upsert({"id": 6}, v=60), delete({"id": 4}))
 

@@ -23,6 +23,9 @@ ALIKE = {
         ("timestamp", "datetime"),
         ("datetime(6)", "date"),
         ("varbinary(40)", "varbinary(8)"),
+        ("binary(4)", "binary(8)"),
+        ("varbinary(4)", "binary(2)"),
+        ("decimal(6,2)", "varchar(4)"),
         ("time(3)", "time"),
     ],
     "postgres": [
@@ -34,11 +37,18 @@ ALIKE = {
         ("timestamp(3) without time zone", "date"),
         ("jsonb", "json"),
         ("uuid", "character(36)"),
+        ("boolean", "character(4)"),
+        ("numeric(8,0)", "character(1)"),
+        ("numeric", "character varying(1)"),
     ],
 }
 OTHERWISE = {
     "mysql": [
         ("int(11)", "enum('0','1')"),
+        ("binary(8)", "binary(4)"),
+        ("binary(8)", "varbinary(7)"),
+        ("binary(8)", "binary"),
+        ("decimal(6,2)", "varchar(3)"),
         ("bit(1)", "int(11)"),
         ("enum('10','20')", "int(11)"),
         ("int(11)", "set('0','1')"),

@@ -7,6 +7,8 @@ done by ``online`` only between types that are listed here, and one that may not
 measured at the servers for some types of these families (tests/integration/migration/test_pairs_of_types.py).
 """
 
+import math
+import re
 from typing import Final
 
 _INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "integer", "bigint")
@@ -89,6 +91,14 @@ _WIDER_OTHERWISE: Final = {
 }
 """Families whose values are different ones by the two ways, though the new type holds all of the old one."""
 
+_SHORTEST: Final = {"uuid": 36, "boolean": len("true")}
+"""Characters that every value has at least as a text. Those of decimals depend on their scales."""
+
+_BOUNDED: Final = ("char", "varchar", "character", "character varying", "binary", "varbinary")
+"""Types of so many characters or bytes as they are declared with, 1 without a number, or any number if they vary."""
+
+_TINY: Final = {"tinytext": 255, "tinyblob": 255}
+
 
 def converts_alike(
     before: str, after: str, *, is_postgresql: bool, is_enum: bool = False, is_wider: bool = False
@@ -102,9 +112,34 @@ def converts_alike(
     new = _family(after, families)
     if is_wider:
         return (old, new) not in _WIDER_OTHERWISE[dialect]
-    if (old, new) in _WIDER_OTHERWISE[dialect] or (old, new) == _PADDED:
+    if (old, new) in _WIDER_OTHERWISE[dialect] or (old, new) == _PADDED or _shortest(before) > _longest(after):
         return False
     return old == new or new in _ALIKE[dialect].get(old, frozenset())
+
+
+def _shortest(text: str) -> float:
+    """How long every value is at least in a text or in bytes: one that never fits is cut by the copy, not by the feed.
+
+    A ``binary(n)`` always has n bytes.
+    """
+    name, numbers = _parts(text)
+    if name in ("decimal", "numeric") and len(numbers) > 1 and numbers[1]:
+        return len("0.") + numbers[1]
+    return numbers[0] if name == "binary" and numbers else _SHORTEST.get(name, 0)
+
+
+def _longest(text: str) -> float:
+    """How long a value may be in a text or in bytes."""
+    name, numbers = _parts(text)
+    if name in _BOUNDED:
+        return numbers[0] if numbers else (math.inf if "var" in name else 1)
+    return _TINY.get(name, math.inf)
+
+
+def _parts(text: str) -> tuple[str, list[int]]:
+    """A type's bare name, and the numbers in brackets."""
+    name, _, rest = text.lower().partition("(")
+    return name.strip(), [int(number) for number in re.findall(r"[0-9]+", rest.partition(")")[0])]
 
 
 def _family(text: str, families: dict[str, str]) -> str:

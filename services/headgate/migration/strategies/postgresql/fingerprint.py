@@ -1,5 +1,6 @@
 """A table's facts in PostgreSQL's catalogue. Its own name, and names of its indexes, are not among them."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from headgate.databases.postgresql import sql
@@ -7,12 +8,18 @@ from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.migration.strategies.fingerprint import Fact, Facts
 from headgate.migration.strategies.postgresql.handover import published_parts
 
-__all__ = ["FORMED", "facts_of", "hanging_on"]
+__all__ = ["CARRIED", "FORMED", "SEQUENCE_GRANT", "facts_of", "hanging_on", "needing_column"]
 
 FORMED: Final = frozenset(
     {"columns", "column", "identity", "constraint", "index", "statistics", "storage parameters", "table comment"}
 )
 """Aspects that an empty copy has of itself (``server.make_like``), so that a statement may change them there."""
+
+CARRIED: Final = FORMED | {"kind", "tablespace"}
+"""Aspects that an empty copy must have of itself: nothing gives them to it later."""
+
+SEQUENCE_GRANT: Final = "sequence grant"
+"""A right on the sequence of an identity column, of others than its owner."""
 
 _FACTS: Final = """
 SELECT 'columns', '', string_agg(attname, ', ' ORDER BY attnum), '' FROM pg_attribute
@@ -28,7 +35,8 @@ UNION ALL SELECT 'column', attname, concat_ws(' ', format_type(atttypid, atttypm
 FROM pg_attribute a LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
 WHERE attrelid = %(oid)s AND attnum > 0 AND NOT attisdropped
 UNION ALL SELECT 'identity', a.attname, concat_ws(' ', seqtypid::regtype, 'START', seqstart, 'INCREMENT', seqincrement,
-  'FROM', seqmin, 'TO', seqmax, 'CACHE', seqcache, CASE WHEN seqcycle THEN 'CYCLE' END), ''
+  'FROM', seqmin, 'TO', seqmax, 'CACHE', seqcache, CASE WHEN seqcycle THEN 'CYCLE' END,
+  'COMMENT ' || quote_literal(obj_description(seqrelid, 'pg_class'))), ''
 FROM pg_depend d JOIN pg_sequence ON seqrelid = d.objid
 JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
 WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'i'
@@ -38,11 +46,17 @@ UNION ALL SELECT 'constraint', CASE WHEN contype = 'c' THEN conname::text ELSE '
 FROM pg_constraint WHERE conrelid = %(oid)s AND contype <> 'n'
 UNION ALL SELECT 'index', '', concat_ws(' ', CASE WHEN indisunique THEN 'UNIQUE' END,
   regexp_replace(pg_get_indexdef(indexrelid), '^.*? USING ', ''), CASE WHEN NOT indisvalid THEN 'INVALID' END,
+  'STATISTICS ' || (SELECT string_agg(attnum || ' ' || attstattarget, ', ' ORDER BY attnum) FROM pg_attribute
+    WHERE attrelid = indexrelid AND attstattarget >= 0),
   'COMMENT ' || quote_literal(obj_description(indexrelid, 'pg_class'))), ''
 FROM pg_index WHERE indrelid = %(oid)s
 UNION ALL SELECT 'statistics', '', concat_ws(' ', regexp_replace(regexp_replace(pg_get_statisticsobjdef(oid),
-  '^CREATE STATISTICS \\S+ ', ''), ' FROM [^)]*$', ''), 'TARGET ' || nullif(coalesce(stxstattarget, -1), -1)::text), ''
+  '^CREATE STATISTICS \\S+ ', ''), ' FROM [^)]*$', ''), 'TARGET ' || nullif(coalesce(stxstattarget, -1), -1)::text,
+  'SCHEMA ' || (SELECT quote_ident(nspname) FROM pg_namespace n JOIN pg_class c ON c.oid = stxrelid
+    WHERE n.oid = stxnamespace AND stxnamespace <> c.relnamespace)), ''
 FROM pg_statistic_ext WHERE stxrelid = %(oid)s
+UNION ALL SELECT 'statistics owner', stxname, pg_get_userbyid(stxowner), '' FROM pg_statistic_ext
+JOIN pg_class c ON c.oid = stxrelid WHERE stxrelid = %(oid)s AND stxowner <> relowner
 UNION ALL SELECT 'storage parameters', '', unnest(reloptions), '' FROM pg_class WHERE oid = %(oid)s
 UNION ALL SELECT 'storage parameters', 'toast', unnest(t.reloptions), '' FROM pg_class c JOIN pg_class t
   ON t.oid = c.reltoastrelid WHERE c.oid = %(oid)s
@@ -59,6 +73,12 @@ FROM pg_class, aclexplode(coalesce(relacl, acldefault('r', relowner))) WHERE oid
 UNION ALL SELECT 'column grant', CASE grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(grantee) END,
   privilege_type || CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END, attname
 FROM pg_attribute, aclexplode(attacl) WHERE attrelid = %(oid)s AND NOT attisdropped
+UNION ALL SELECT 'sequence grant', CASE grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(grantee) END,
+  privilege_type || CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END, a.attname
+FROM pg_depend d JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S'
+JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid, aclexplode(s.relacl)
+WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'i'
+AND d.refobjid = %(oid)s AND grantee <> s.relowner
 UNION ALL SELECT 'row security', '', concat_ws(' ', 'enabled', CASE WHEN relforcerowsecurity THEN 'forced' END), ''
 FROM pg_class WHERE oid = %(oid)s AND (relrowsecurity OR relforcerowsecurity)
 UNION ALL SELECT 'replica identity', '', concat_ws(' ', relreplident::text, (SELECT i.relname FROM pg_index x
@@ -107,6 +127,24 @@ AND d.deptype = 'e'
 ORDER BY 1
 """
 
+# Whatever keeps the server from dropping a column, and an empty copy does not have: what publishes it, and what takes
+# numbers of its sequence. A condition on rows is a text with the column's name, so a rename is in its way as well.
+_NEEDING: Final = """
+WITH gone AS (SELECT attnum, attname, attname = ANY (%(renamed)s) AS is_renamed FROM pg_attribute
+  WHERE attrelid = %(oid)s AND attname = ANY (%(dropped)s || %(renamed)s) AND NOT attisdropped),
+numbers AS (SELECT d.objid, attname FROM pg_depend d JOIN gone ON attnum = d.refobjsubid AND NOT is_renamed
+  JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S'
+  WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = %(oid)s)
+SELECT attname, pg_describe_object(d.classid, d.objid, 0) FROM pg_depend d JOIN gone ON attnum = d.refobjsubid
+JOIN pg_publication_rel r ON r.oid = d.objid
+WHERE d.classid = 'pg_publication_rel'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = %(oid)s
+AND (NOT is_renamed OR {rows} IS NOT NULL)
+UNION SELECT attname, pg_describe_object(d.classid, d.objid, 0) FROM pg_depend d JOIN numbers n ON n.objid = d.refobjid
+WHERE d.refclassid = 'pg_class'::regclass AND d.deptype = 'n' AND NOT EXISTS (SELECT FROM pg_attrdef f
+  JOIN gone ON attnum = f.adnum WHERE d.classid = 'pg_attrdef'::regclass AND f.oid = d.objid AND f.adrelid = %(oid)s)
+ORDER BY 1, 2
+"""
+
 
 def facts_of(session: BoundedConnection, table: sql.Identifier) -> Facts:
     """The table's facts, as this session sees them now."""
@@ -119,3 +157,13 @@ def facts_of(session: BoundedConnection, table: sql.Identifier) -> Facts:
 def hanging_on(session: BoundedConnection, oid: int) -> list[str]:
     """What refers to the table from elsewhere, as the server describes it."""
     return [str(found) for (found,) in session.execute(_HANGING, {"oid": oid})]
+
+
+def needing_column(
+    session: BoundedConnection, table: sql.Identifier, dropped: Sequence[str], renamed: Sequence[str]
+) -> list[tuple[str, str]]:
+    """Columns that cannot be dropped, or renamed in a copy, and what needs them, as the server describes it."""
+    ((oid,),) = session.execute("SELECT to_regclass(%s)::oid", (table.as_string(),))
+    query = _NEEDING.replace("{rows}", published_parts(session)[1])
+    found = session.execute(query, {"oid": oid, "dropped": [*dropped], "renamed": [*renamed]})
+    return [(str(column), str(what)) for column, what in found]

@@ -18,7 +18,16 @@ __all__ = ["hand_over", "published_parts"]
 
 _OWNER: Final = "SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = %s::regclass"
 
+_STATISTICS: Final = """
+SELECT nspname, stxname FROM pg_statistic_ext JOIN pg_namespace n ON n.oid = stxnamespace WHERE stxrelid = %s::regclass
+"""
+
 _RIGHTS: Final = """
+SELECT CASE grantee WHEN 0 THEN NULL ELSE pg_get_userbyid(grantee) END, privilege_type, is_grantable
+FROM pg_class, aclexplode(coalesce(relacl, acldefault('r', relowner))) WHERE oid = %s::regclass
+"""
+
+_SEQUENCE_RIGHTS: Final = """
 SELECT CASE grantee WHEN 0 THEN NULL ELSE pg_get_userbyid(grantee) END, privilege_type, is_grantable
 FROM pg_class, aclexplode(relacl) WHERE oid = %s::regclass AND grantee <> relowner
 """
@@ -73,7 +82,12 @@ def hand_over(
     table, shadow = named(schema, plan.before.name), named(schema, plan.shadow)
     full = table.as_string(session)
     ((owner,),) = session.execute(_OWNER, (full,)).fetchall()
-    found: list[sql.Composed] = [sql.SQL("ALTER TABLE {} OWNER TO {}").format(shadow, sql.Identifier(owner))]
+    # At once, because rights that the copy has are its owner's and its owner's grants.
+    session.execute(sql.SQL("ALTER TABLE {} OWNER TO {}").format(shadow, sql.Identifier(owner)))
+    found: list[sql.Composed] = []
+    for name in session.execute(_STATISTICS, (shadow.as_string(session),)).fetchall():
+        words = sql.SQL("ALTER STATISTICS {} OWNER TO {}")
+        found.append(words.format(sql.Identifier(*name), sql.Identifier(owner)))
     found += _rights(session, plan, full)
     found += _publications(session, plan, full)
     names = wanted or names_of(session, table)
@@ -122,19 +136,27 @@ def published_parts(session: BoundedConnection) -> tuple[str, str]:
 def _rights(session: BoundedConnection, plan: Plan, full: str) -> list[sql.Composed]:
     """Those of the table and of its columns, and no more: default privileges may have given the copy others."""
     shadow, new_name = named(plan.before.schema, plan.shadow), dict(plan.pairs)
-    found: list[sql.Composed] = [
-        sql.SQL("REVOKE ALL ON {} FROM {}").format(shadow, _role(grantee))
-        for grantee in {row[0] for row in session.execute(_RIGHTS, (shadow.as_string(session),)).fetchall()}
-    ]
-    for grantee, right, grantable in session.execute(_RIGHTS, (full,)).fetchall():
-        option = sql.SQL(" WITH GRANT OPTION" if grantable else "")
-        found.append(sql.SQL("GRANT {} ON {} TO {}{}").format(sql.SQL(right), shadow, _role(grantee), option))
+    found = _same_rights(session, _RIGHTS, sql.SQL("TABLE {}").format(shadow), shadow.as_string(session), full)
     for column, grantee, right, grantable in session.execute(_COLUMN_RIGHTS, (full,)).fetchall():
         if column in new_name:
             option = sql.SQL(" WITH GRANT OPTION" if grantable else "")
             name = sql.Identifier(new_name[column])
             grant = sql.SQL("GRANT {} ({}) ON {} TO {}{}")
             found.append(grant.format(sql.SQL(right), name, shadow, _role(grantee), option))
+    return found
+
+
+def _same_rights(
+    session: BoundedConnection, query: str, thing: sql.Composed, copy: str, full: str
+) -> list[sql.Composed]:
+    """Statements that give ``thing``, which is called ``copy``, the rights that ``query`` finds on ``full``."""
+    found = [
+        sql.SQL("REVOKE ALL ON {} FROM {}").format(thing, _role(grantee))
+        for grantee in {row[0] for row in session.execute(query, (copy,)).fetchall()}
+    ]
+    for grantee, right, grantable in session.execute(query, (full,)).fetchall():
+        option = sql.SQL(" WITH GRANT OPTION" if grantable else "")
+        found.append(sql.SQL("GRANT {} ON {} TO {}{}").format(sql.SQL(right), thing, _role(grantee), option))
     return found
 
 
@@ -184,7 +206,13 @@ def _sequences(session: BoundedConnection, plan: Plan, full: str, restarted: Con
         if kind == "":
             owned = sql.SQL("ALTER SEQUENCE {} OWNED BY {}.{}")
             session.execute(owned.format(sql.SQL(sequence), shadow, sql.Identifier(new)))
-        elif of_copy.get(new) is not None and new not in restarted:
+            continue
+        if of_copy.get(new) is None:
+            continue
+        thing = sql.SQL("SEQUENCE {}").format(sql.SQL(of_copy[new]))
+        for statement in _same_rights(session, _SEQUENCE_RIGHTS, thing, of_copy[new], sequence):
+            session.execute(statement)
+        if new not in restarted:
             places = {"old": sql.SQL(sequence), "new": sql.SQL(of_copy[new]), "name": sql.Literal(of_copy[new])}
             session.execute(sql.SQL("SELECT setval({name}, last_value, is_called) FROM {old}").format(**places))
             ((is_equal,),) = session.execute(sql.SQL(_SAME_POSITION).format(**places)).fetchall()
