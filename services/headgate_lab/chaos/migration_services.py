@@ -96,15 +96,15 @@ class MigrationServices:
         """``headgate migration …``. Raises ServiceError if it is refused."""
         run_command(self._settings, "migration", *arguments, "--timeout", COMMAND_SECONDS, "-o", "json")
 
-    def insist(self, *arguments: str, unless: Callable[[], bool] = lambda: False) -> None:
-        """The same, asked again while a broker or owner that was killed cannot answer."""
+    def insist(self, *arguments: str, unless: Callable[[str], bool] = lambda _: False) -> None:
+        """The same, asked again while a broker or owner that was killed cannot answer, ``unless`` that error ends it."""
 
         def is_done() -> bool:
             try:
                 self.command(*arguments)
             except ServiceError as error:
                 self._last = str(error)
-                return unless()
+                return unless(self._last)
             return True
 
         self.until(is_done, lambda: f"headgate migration {' '.join(arguments)}: {self._last}")

@@ -181,6 +181,7 @@ class _Round:
         self._plan, self._services, self._strike = plan, services, strike
         self._name = f"round-{plan.number}"
         self._struck: list[str] = []
+        self._refusal = ""
         self._seed = f"{plan.number}/{plan.statement}"
 
     def run(self) -> Round:
@@ -228,7 +229,9 @@ class _Round:
         if plan.strategy is MigrationStrategy.DIRECT:
             writer.narrow()
         try:
-            services.insist(*self._submitted())
+            services.insist(*self._submitted(), unless=self._is_refused_instead)
+            if self._refusal:
+                return "refused", self._refusal
             self._follow(lambda record: record.is_ready_to_complete or record.state in ENDED)
             if plan.strategy is MigrationStrategy.ONLINE:
                 self._hit("ready")
@@ -255,7 +258,14 @@ class _Round:
 
         self._services.until(has_come, lambda: f"{self._name} continues ({shown})")
 
-    def _has_ended(self) -> bool:
+    def _is_refused_instead(self, error: str) -> bool:
+        """A case may be one that only trying shows to be impossible."""
+        case = self._plan.case
+        if self._plan.strategy is MigrationStrategy.ONLINE and case.refusal and case.refusal in error:
+            self._refusal = error
+        return bool(self._refusal)
+
+    def _has_ended(self, _error: str) -> bool:
         """A request whose answer was lost may have been heard."""
         record = self._services.record(self._name)
         return record is not None and record.state in ENDED

@@ -9,12 +9,14 @@ class Case(msgspec.Struct, frozen=True):
     """``clause`` is the row of the clause table that it is for; ``statement`` is about the table ``items``.
 
     ``prepare`` makes the standard table one that the statement fits. ``lossy`` are columns that may lose values.
+    ``refusal``: a part of what ``online`` may answer instead of doing it, because only trying shows what is possible.
     """
 
     clause: str
     statement: str
     prepare: tuple[str, ...] = ()
     lossy: tuple[str, ...] = ()
+    refusal: str = ""
 
     @property
     def name(self) -> str:

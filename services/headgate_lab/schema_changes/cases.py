@@ -31,7 +31,8 @@ SPACES: Final[dict[DialectName, tuple[str, ...]]] = {
 _COLUMNS: Final = (*COLUMNS, "twice")
 _TABLE: Final = Table("public", "items", tuple(Column(name, "int") for name in _COLUMNS), {}, "")
 _FULLTEXT: Final = "FULLTEXT"
-"""A table with such an index cannot rename or drop columns at once, so ``online`` refuses it beside these clauses."""
+_NOT_AT_ONCE: Final = "cannot be renamed or dropped at once"
+"""What ``online`` says of a table with such an index whose columns are dropped; columns are renamed at once there."""
 _AT_ONCE: Final = ("rename-column", "change-column", "drop-column")
 _ALTER: Final = "ALTER TABLE items "
 _QUOTE: Final[dict[DialectName, str]] = {"mysql": "`", "postgres": '"'}
@@ -97,7 +98,7 @@ def _first_done(draw: Callable[[], Case], dialect: DialectName, error_of: ErrorO
         case = draw()
         why = _unclear(case.statement, dialect) or error_of(case)
         if why is None:
-            return case
+            return msgspec.structs.replace(case, refusal=_refusal(case.statement, dialect))
         last = f"{case.statement}: {why}"
     raise DrawError(f"none of {DRAWS_MAX} statements that were drawn can be tried. The last one: {last}")
 
@@ -123,9 +124,13 @@ def _unclear(text: str, dialect: DialectName) -> str | None:
         check_added(read, _TABLE)
     except (StatementError, RefusedError) as error:
         return str(error)
-    if _FULLTEXT in text.upper() and read.having(*_AT_ONCE) is not None:
-        return f"{_FULLTEXT} beside a clause that renames or drops a column"
     return None
+
+
+def _refusal(text: str, dialect: DialectName) -> str:
+    """See Case."""
+    is_tried = _FULLTEXT in text.upper() and parse_statement(text, dialect).having(*_AT_ONCE) is not None
+    return _NOT_AT_ONCE if is_tried else ""
 
 
 def _alone(dialect: DialectName, supports: Sequence[Support]) -> list[Case]:

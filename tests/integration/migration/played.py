@@ -100,6 +100,7 @@ class Played:
         found = lane_plan(plan, "topic", name_bytes_max=self.server.name_bytes_max)
         change = self.lane.form_change(statement, plan)
         self.plan = msgspec.structs.replace(found, publication=self.lane.capture(plan.before), change=change)
+        self.lane.try_forms(statement, self.plan)
         memory = Memory(1, 1, "begun", msgspec.json.encode(self.plan).decode())
         self.memory = self.lane.make(statement, self.plan, memory, SECONDS)
         self.plan = msgspec.json.decode(self.memory.before, type=LanePlan)

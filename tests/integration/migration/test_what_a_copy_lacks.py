@@ -1,4 +1,4 @@
-"""PostgreSQL: what an empty copy does not have of a table is carried over, or the change is refused at its submission."""
+"""PostgreSQL: what an empty copy lacks of a table is carried over, or the change is refused at its submission."""
 
 from contextlib import closing
 from pathlib import Path

@@ -27,7 +27,10 @@ SELECT CASE grantee WHEN 0 THEN NULL ELSE pg_get_userbyid(grantee) END, privileg
 FROM pg_class, aclexplode(coalesce(relacl, acldefault('r', relowner))) WHERE oid = %s::regclass
 """
 
-_SEQUENCE_RIGHTS: Final = """
+_IS_GIVEN: Final = "SELECT relacl IS NOT NULL FROM pg_class WHERE oid = %s::regclass"
+"""Whether rights were ever given or taken; else the owner has all."""
+
+_RIGHTS_OF_OTHERS: Final = """
 SELECT CASE grantee WHEN 0 THEN NULL ELSE pg_get_userbyid(grantee) END, privilege_type, is_grantable
 FROM pg_class, aclexplode(relacl) WHERE oid = %s::regclass AND grantee <> relowner
 """
@@ -136,7 +139,9 @@ def published_parts(session: BoundedConnection) -> tuple[str, str]:
 def _rights(session: BoundedConnection, plan: Plan, full: str) -> list[sql.Composed]:
     """Those of the table and of its columns, and no more: default privileges may have given the copy others."""
     shadow, new_name = named(plan.before.schema, plan.shadow), dict(plan.pairs)
-    found = _same_rights(session, _RIGHTS, sql.SQL("TABLE {}").format(shadow), shadow.as_string(session), full)
+    ((is_given,),) = session.execute(_IS_GIVEN, (full,)).fetchall()
+    query = _RIGHTS if is_given else _RIGHTS_OF_OTHERS
+    found = _same_rights(session, query, sql.SQL("TABLE {}").format(shadow), shadow.as_string(session), full)
     for column, grantee, right, grantable in session.execute(_COLUMN_RIGHTS, (full,)).fetchall():
         if column in new_name:
             option = sql.SQL(" WITH GRANT OPTION" if grantable else "")
@@ -210,7 +215,7 @@ def _sequences(session: BoundedConnection, plan: Plan, full: str, restarted: Con
         if of_copy.get(new) is None:
             continue
         thing = sql.SQL("SEQUENCE {}").format(sql.SQL(of_copy[new]))
-        for statement in _same_rights(session, _SEQUENCE_RIGHTS, thing, of_copy[new], sequence):
+        for statement in _same_rights(session, _RIGHTS_OF_OTHERS, thing, of_copy[new], sequence):
             session.execute(statement)
         if new not in restarted:
             places = {"old": sql.SQL(sequence), "new": sql.SQL(of_copy[new]), "name": sql.Literal(of_copy[new])}

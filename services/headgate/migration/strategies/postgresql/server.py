@@ -77,8 +77,8 @@ UNION ALL SELECT 'policy ' || polname || ' would stay with the old table: use st
 WHERE polrelid = %(oid)s
 UNION ALL SELECT 'it is of type ' || reloftype::regtype || ', which a copy would not be: use strategy direct'
 FROM pg_class WHERE oid = %(oid)s AND reloftype <> 0
-UNION ALL SELECT 'statistics ' || stxname || ' belong to ' || pg_get_userbyid(stxowner) || ', and a copy''s would belong '
-  'to the table''s owner: use strategy direct' FROM pg_statistic_ext JOIN pg_class c ON c.oid = stxrelid
+UNION ALL SELECT 'statistics ' || stxname || ' belong to ' || pg_get_userbyid(stxowner) || ', and those of a copy '
+  'would belong to the table''s owner: use strategy direct' FROM pg_statistic_ext JOIN pg_class c ON c.oid = stxrelid
 WHERE stxrelid = %(oid)s AND stxowner <> relowner
 UNION ALL SELECT DISTINCT 'rights on it were granted by ' || pg_get_userbyid(grantor) || ', and a copy''s would be '
   'granted by its owner: use strategy direct' FROM (SELECT relowner, relacl FROM pg_class WHERE oid = %(oid)s
