@@ -97,7 +97,7 @@ class MigrationServices:
         run_command(self._settings, "migration", *arguments, "--timeout", COMMAND_SECONDS, "-o", "json")
 
     def insist(self, *arguments: str, unless: Callable[[str], bool] = lambda _: False) -> None:
-        """The same, asked again while a broker or owner that was killed cannot answer, ``unless`` that error ends it."""
+        """The same, asked again while a broker or owner that was killed cannot answer, ``unless`` the error ends it."""
 
         def is_done() -> bool:
             try:

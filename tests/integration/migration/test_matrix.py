@@ -218,8 +218,8 @@ def online(bed: Bed, case: Case, seed: int) -> None:
         try:
             change.make()
         except RefusedError as error:
-            assert case.refusal, (case.name, error)
-            assert case.refusal in str(error), case.name
+            if not case.refusal or case.refusal not in str(error):
+                raise
             check_alike(bed, case)
             return
         beside = bed.write(load)
@@ -368,7 +368,8 @@ def test_a_change_of_keys_ends_as_at_the_server(bed: Bed) -> None:
 def test_an_index_of_words_beside_what_is_done_at_once(bed: Bed, change: str, is_refused: bool) -> None:
     """Only trying shows it: ``online`` refuses at its submission, or ends as the server does."""
     statement = f"ALTER TABLE items ADD FULLTEXT KEY words (body), {change}"
-    case = Case("add-index", statement, lossy=("e",) if " e " in change else (), refusal="at once" if is_refused else "")
+    lossy = ("e",) if " e " in change else ()
+    case = Case("add-index", statement, lossy=lossy, refusal="at once" if is_refused else "")
     online(bed, case, SEED)
     assert bool(bed.run(bed.schemas[0], "SHOW INDEX FROM items WHERE key_name = 'words'")) is not is_refused
 

@@ -130,18 +130,18 @@ ORDER BY 1
 # Whatever keeps the server from dropping a column, and an empty copy does not have: what publishes it, and what takes
 # numbers of its sequence. A condition on rows is a text with the column's name, so a rename is in its way as well.
 _NEEDING: Final = """
-WITH gone AS (SELECT attnum, attname, attname = ANY (%(renamed)s) AS is_renamed FROM pg_attribute
+WITH lost AS (SELECT attnum, attname, attname = ANY (%(renamed)s) AS is_renamed FROM pg_attribute
   WHERE attrelid = %(oid)s AND attname = ANY (%(dropped)s || %(renamed)s) AND NOT attisdropped),
-numbers AS (SELECT d.objid, attname FROM pg_depend d JOIN gone ON attnum = d.refobjsubid AND NOT is_renamed
+numbers AS (SELECT d.objid, attname FROM pg_depend d JOIN lost ON attnum = d.refobjsubid AND NOT is_renamed
   JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S'
   WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = %(oid)s)
-SELECT attname, pg_describe_object(d.classid, d.objid, 0) FROM pg_depend d JOIN gone ON attnum = d.refobjsubid
+SELECT attname, pg_describe_object(d.classid, d.objid, 0) FROM pg_depend d JOIN lost ON attnum = d.refobjsubid
 JOIN pg_publication_rel r ON r.oid = d.objid
 WHERE d.classid = 'pg_publication_rel'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = %(oid)s
 AND (NOT is_renamed OR {rows} IS NOT NULL)
 UNION SELECT attname, pg_describe_object(d.classid, d.objid, 0) FROM pg_depend d JOIN numbers n ON n.objid = d.refobjid
 WHERE d.refclassid = 'pg_class'::regclass AND d.deptype = 'n' AND NOT EXISTS (SELECT FROM pg_attrdef f
-  JOIN gone ON attnum = f.adnum WHERE d.classid = 'pg_attrdef'::regclass AND f.oid = d.objid AND f.adrelid = %(oid)s)
+  JOIN lost ON attnum = f.adnum WHERE d.classid = 'pg_attrdef'::regclass AND f.oid = d.objid AND f.adrelid = %(oid)s)
 ORDER BY 1, 2
 """
 
