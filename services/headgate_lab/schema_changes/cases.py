@@ -32,7 +32,7 @@ _COLUMNS: Final = (*COLUMNS, "twice")
 _TABLE: Final = Table("public", "items", tuple(Column(name, "int") for name in _COLUMNS), {}, "")
 _FULLTEXT: Final = "FULLTEXT"
 _NOT_AT_ONCE: Final = "cannot be renamed or dropped at once"
-"""What ``online`` answers for a table with such an index whose columns are dropped; columns are renamed at once there."""
+"""What ``online`` answers where columns are dropped beside such an index; they are renamed at once there."""
 _AT_ONCE: Final = ("rename-column", "change-column", "drop-column")
 _ALTER: Final = "ALTER TABLE items "
 _QUOTE: Final[dict[DialectName, str]] = {"mysql": "`", "postgres": '"'}

@@ -55,7 +55,8 @@ class Column(msgspec.Struct, frozen=True):
     """One column: ``type`` as the server writes it. ``is_generated``: the server computes it.
 
     ``number`` is PostgreSQL's number of the column in its table; MariaDB has none (0). ``is_enum``: its type has a name
-    of its own at PostgreSQL, and is an enum.
+    of its own at PostgreSQL, and is an enum. ``collation``: that of a text at MariaDB, whose name begins with that of
+    its character set.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Column(msgspec.Struct, frozen=True):
     is_generated: bool = False
     number: int = 0
     is_enum: bool = False
+    collation: str = ""
 
 
 class Table(msgspec.Struct, frozen=True):

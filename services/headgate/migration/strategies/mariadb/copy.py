@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from headgate.databases.mysql.key_ranges import bound_query
 from headgate.databases.mysql.sql import quoted
-from headgate.migration.strategies.contract import Load, Plan, Table
+from headgate.migration.strategies.contract import Column, Load, Plan, Table
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
 
 __all__ = ["MariadbCopy", "differing_rows"]
@@ -81,11 +81,27 @@ def differing_rows(plan: Plan, shadow: str, where: str, *, forward: bool, table:
     table = table or quoted(plan.before.schema, plan.before.name)
     first, second = (table, shadow) if forward else (shadow, table)
     keys = plan.key if forward else tuple((new, old) for old, new in plan.key)
-    on = " AND ".join(f"a.{quoted(mine)} = b.{quoted(theirs)}" for mine, theirs in keys)
+    mine_of, theirs_of = (plan.before, plan.after) if forward else (plan.after, plan.before)
+    on = " AND ".join(_is_key(mine_of.column(mine), theirs_of.column(theirs)) for mine, theirs in keys)
     unequal = [f"b.{quoted(keys[0][1])} IS NULL"]
     if forward:
         unequal += [_unequal(plan, old, new) for old, new in plan.pairs if new not in plan.loose]
     return f"FROM {first} a LEFT JOIN {second} b ON {on} WHERE {where} AND ({' OR '.join(unequal)})"
+
+
+def _is_key(mine: Column | None, theirs: Column | None) -> str:
+    """Whether a row of ``b`` has the key of one of ``a``. Texts are compared by the collation of ``b``.
+
+    The server compares two collations of one character set only where one of them is binary, and uses the key of ``b``
+    only with that one's own collation.
+    """
+    assert mine is not None  # noqa: S101 - a key's columns are in both tables
+    assert theirs is not None  # noqa: S101 - the same
+    first, second = f"a.{quoted(mine.name)}", f"b.{quoted(theirs.name)}"
+    if mine.collation and theirs.collation and mine.collation != theirs.collation:
+        charset = theirs.collation.split("_")[0]
+        first = f"CONVERT({first} USING {charset}) COLLATE {theirs.collation}"
+    return f"{first} = {second}"
 
 
 def _unequal(plan: Plan, old: str, new: str) -> str:

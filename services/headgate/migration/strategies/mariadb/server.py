@@ -193,7 +193,14 @@ class MariadbServer:
             schema=schema,
             name=name,
             columns=tuple(
-                Column(c.name, c.type, c.is_nullable, c.default is not None or c.is_identity, c.generated is not None)
+                Column(
+                    c.name,
+                    c.type,
+                    c.is_nullable,
+                    c.default is not None or c.is_identity,
+                    c.generated is not None,
+                    collation=c.collation or "",
+                )
                 for c in form.columns
             ),
             keys={key.name: key.columns for key in form.keys if key.finds_rows},
