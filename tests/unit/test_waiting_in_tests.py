@@ -14,13 +14,15 @@ from support.waiting import DEADLINE_SECONDS
 
 TESTS, FOLDERS = ROOT / "tests", ("unit", "integration", "e2e", "support", "fixtures")
 
+WAITING = ("eventually(", "lease_seconds=", '"why"')
+
 
 @cache
 def trees() -> list[tuple[str, ast.Module]]:
     """What may wait, by its path below tests/."""
     paths = [path for folder in FOLDERS for path in sorted((TESTS / folder).rglob("*.py"))]
     texts = ((path.relative_to(TESTS).as_posix(), path.read_text(encoding="utf-8")) for path in paths)
-    return [(path, ast.parse(text)) for path, text in texts if "eventually(" in text or "lease_seconds=" in text]
+    return [(path, ast.parse(text)) for path, text in texts if any(word in text for word in WAITING)]
 
 
 def calls(tree: ast.AST) -> Iterator[ast.Call]:
@@ -35,36 +37,74 @@ def number(node: ast.expr | None) -> float | None:
     return float(node.value) if isinstance(node, ast.Constant) and isinstance(node.value, int | float) else None
 
 
+@cache
+def waits() -> list[tuple[str, ast.Module, ast.Call]]:
+    """Each call of ``eventually``, with its file."""
+    return [(path, tree, call) for path, tree in trees() for call in calls(tree) if name_of(call) == "eventually"]
+
+
 def bound_of(call: ast.Call) -> ast.expr | None:
     """``seconds`` of a call of ``eventually``, if it is given."""
     named = [keyword.value for keyword in call.keywords if keyword.arg == "seconds"]
     return named[0] if named else call.args[2] if len(call.args) > 2 else None
 
 
+@cache
+def functions(tree: ast.Module) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+
+
 def facts(awaited: ast.expr, tree: ast.Module) -> list[ast.AST]:
     """What is awaited, and the functions of this file that it names."""
     names = {node.id for node in ast.walk(awaited) if isinstance(node, ast.Name)}
-    return [awaited, *(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in names)]
+    return [awaited, *(function for function in functions(tree) if function.name in names)]
+
+
+TEXTS = frozenset({"stdout", "stderr", "output"})
+
+
+def values(fact: ast.expr, tree: ast.Module) -> Iterator[ast.expr | None]:
+    """What a wait goes by: the body of a lambda, or what the function that is named, or called, returns."""
+    value = fact.body if isinstance(fact, ast.Lambda) else fact
+    called = value.func if isinstance(value, ast.Call) else value
+    yield value
+    for function in functions(tree):
+        if isinstance(called, ast.Name) and function.name == called.id:
+            yield from (each.value for each in ast.walk(function) if isinstance(each, ast.Return))
+
+
+def is_done(node: ast.expr) -> bool:
+    return number(node) == 0 or (isinstance(node, ast.Attribute) and node.attr == "DONE")
+
+
+def is_why(node: ast.expr, function: ast.FunctionDef) -> bool:
+    """Whether this is the exit code of ``headgate("why", …)``, which a name of the function may stand for."""
+    if not isinstance(node, ast.Attribute) or node.attr != "exit_code":
+        return False
+    named = node.value.id if isinstance(node.value, ast.Name) else None
+    given = [
+        each.value
+        for each in ast.walk(function)
+        if isinstance(each, ast.Assign) and named in {name.id for name in each.targets if isinstance(name, ast.Name)}
+    ]
+    return any(
+        isinstance(call, ast.Call) and name_of(call) == "headgate" and ast.unparse(call.args[0]) == "'why'"
+        for call in [node.value, *given]
+        if isinstance(call, ast.Call) and len(call.args) > 1
+    )
 
 
 def test_nobody_gives_up_sooner_than_others() -> None:
-    waits = [
-        (path, call.lineno, number(bound_of(call)))
-        for path, tree in trees()
-        for call in calls(tree)
-        if name_of(call) == "eventually"
-    ]
-    assert len(waits) > 300, "nothing is found any more"
-    assert [each for each in waits if each[2] is not None and each[2] < DEADLINE_SECONDS] == []
+    bounds = [(path, call.lineno, number(bound_of(call))) for path, _, call in waits()]
+    assert len(bounds) > 300, "nothing is found any more"
+    assert [each for each in bounds if each[2] is not None and each[2] < DEADLINE_SECONDS] == []
 
 
 def test_what_is_awaited_of_all_is_not_awaited_of_none() -> None:
     """``all(… for … if …)`` holds of nothing: before what is meant has come, the wait is over."""
     found = [
         (path, inner.lineno)
-        for path, tree in trees()
-        for call in calls(tree)
-        if name_of(call) == "eventually" and call.args
+        for path, tree, call in waits()
         for fact in facts(call.args[0], tree)
         for inner in calls(fact)
         if name_of(inner) == "all" and inner.args
@@ -72,6 +112,30 @@ def test_what_is_awaited_of_all_is_not_awaited_of_none() -> None:
         if isinstance(condition, ast.comprehension) and condition.ifs
     ]
     assert found == []
+
+
+def test_a_text_is_not_awaited_for_itself() -> None:
+    """A command that has found nothing says so: ``[]`` with ``-o json``, which is a text, and true."""
+    found = [
+        (path, call.lineno)
+        for path, tree, call in waits()
+        for value in values(call.args[0], tree)
+        if isinstance(value, ast.Attribute) and value.attr in TEXTS
+    ]
+    assert found == []
+
+
+def test_that_nothing_holds_a_feed_is_awaited() -> None:
+    """A change that was written, or reported, a moment ago holds its feed as late: ``why`` says either, for a while."""
+    said = {
+        (path, node.lineno)
+        for path, tree in trees()
+        for function in functions(tree)
+        for asserted in (node for node in ast.walk(function) if isinstance(node, ast.Assert))
+        for node in ast.walk(asserted.test)
+        if isinstance(node, ast.Compare) and is_done(node.comparators[0]) and is_why(node.left, function)
+    }
+    assert said == set()
 
 
 def test_leases_are_the_default_at_least() -> None:

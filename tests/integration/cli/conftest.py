@@ -36,7 +36,7 @@ DEADLINE_SECONDS = 180.0
 ANSWER_SECONDS = scaled_seconds(120.0)
 """For the broker to answer, or a process that was told to end to be gone."""
 
-LEASE_SECONDS = 5.0
+LEASE_SECONDS = scaled_seconds(5.0)
 """The default. On a busy machine a shorter one runs out although nobody was killed, and owners and sessions change."""
 
 SHOWN_LINES = 60

@@ -144,8 +144,7 @@ def test_a_record_that_is_too_large_is_set_aside_and_a_deleted_topic_stops_its_t
     shop.put(range(ROWS + 1, ROWS + 2))
     good = sorted({*expected(ROWS + 2)} - {(ROWS % 2, ROWS)})
     eventually(lambda: shop.records() == good, "all but the large one are there", READY_SECONDS)
-    listed = eventually(lambda: headgate("deadletter", "list", "shop", "-o", "json").stdout, "it is listed")
-    (row,) = json.loads(listed)
+    (row,) = eventually(set_aside, "the large one is listed")
     shown = headgate("deadletter", "show", "shop", row["place"])
     assert "max.message.bytes" in flat(shown.stdout), shown.output
 
@@ -157,6 +156,11 @@ def test_a_record_that_is_too_large_is_set_aside_and_a_deleted_topic_stops_its_t
         assert done.exit_code == 0, done.stderr
     whole = sorted({*expected(ROWS + 3)} - {(ROWS % 2, ROWS)})
     eventually(lambda: shop.records() == whole, "all changes are written again, each once", READY_SECONDS)
+
+
+def set_aside() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(headgate("deadletter", "list", "shop", "-o", "json").stdout)
+    return rows
 
 
 def why() -> str:

@@ -596,11 +596,15 @@ def test_the_command_grants_what_it_shows(guarded: GuardedKafka) -> None:
         *(AclOperation.ANY, AclPermissionType.ANY),
     )
     admin = AdminClient({"bootstrap.servers": guarded.kafka.bootstrap})
-    found = admin.describe_acls(everything).result(scaled_seconds(60))
-    assert {
-        (rule.name, rule.resource_pattern_type.name.lower(), rule.operation.name.title().replace("_", ""))
-        for rule in found
-    } == shown
+
+    def given() -> set[tuple[str, str, str]]:
+        found = admin.describe_acls(everything).result(scaled_seconds(60))
+        return {
+            (rule.name, rule.resource_pattern_type.name.lower(), rule.operation.name.title().replace("_", ""))
+            for rule in found
+        }
+
+    eventually(lambda: given() == shown, lambda: f"the broker has the rules {shown}, and not {given()}")
     unknown = headgate("topic", "rights", "agnet")
     assert unknown.exit_code == ExitCode.NOT_FOUND
     assert "agent" in unknown.output

@@ -113,10 +113,13 @@ def _falls(services: list[Service]) -> list[tuple[int, str]]:
 
 def _ask_every_shard(log: KafkaLog, services: list[Service], before: Owners) -> None:
     """Every shard answers, and the command gathers what they say; one shard can be asked alone."""
-    rows = json.loads(headgate("coordinator", "list", "-o", "json").stdout)
-    assert [row["shard"] for row in rows] == list(range(SHARDS))
-    for row in rows:
-        assert sorted([_pid(row["owner"]), *map(_pid, row["standbys"])]) == sorted(s.process.pid for s in services)
+    everybody = dict.fromkeys(range(SHARDS), sorted(service.process.pid for service in services))
+
+    def listed() -> dict[int, list[int]]:
+        rows = json.loads(headgate("coordinator", "list", "-o", "json").stdout)
+        return {row["shard"]: sorted(map(_pid, filter(None, [row["owner"], *row["standbys"]]))) for row in rows}
+
+    eventually(lambda: listed() == everybody, lambda: f"each owns or stands by: {listed()}, and not {everybody}")
 
     refused = headgate("agent", "drain", "nobody")
     assert refused.exit_code == ExitCode.NOT_FOUND

@@ -66,6 +66,7 @@ def test_spark_reads_the_same_records(
     )
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setenv("JAVA_HOME", str(java_home_for_spark()))
+    owner.end()  # so that both read the same
     read = example("topics_in_spark.py", settings.bootstrap, "announce", "--cluster", settings.cluster)
     assert read.returncode == 0, read.stderr
     by_key: dict[str, Any] = {line["key"]: line for line in map(json.loads, read.stdout.splitlines())}

@@ -92,7 +92,7 @@ class Ingest:
         self.process.wait(ANSWER_SECONDS)
 
     def end(self, code: ExitCode) -> str:
-        assert self.process.wait(180) == code, self.said
+        assert self.process.wait(ANSWER_SECONDS) == code, self.said
         return self.said
 
 

@@ -341,7 +341,7 @@ def test_another_owner_goes_on_after_one_that_was_killed_under_the_lock(url: str
     ready = spawning.Event()
     owner = spawning.Process(target=cut_over_until_the_rename, args=(url, str(tmp_path), RENAME, ready))
     owner.start()
-    assert ready.wait(120), "it is about to rename"
+    assert ready.wait(DEADLINE_SECONDS), "it is about to rename"
     owner.kill()
     owner.join(END_SECONDS_MAX)
     with closing(Change(url, tmp_path, RENAME, owner_rev=2).adopted()) as change:

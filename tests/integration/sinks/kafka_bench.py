@@ -19,6 +19,7 @@ from headgate.config.sink_spec import SinkSpec
 from headgate.databases import address
 from headgate.eventlog import transactions
 from headgate.formats.change import Change, Operation
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import ChangeBatch, Claim
 from headgate.sinks.kafka.progress import Fact, partition_of, place_of, progress_key
@@ -30,7 +31,7 @@ from support.topic_changes import FETCH_WAIT_MS, delete_topics, make_topics
 
 HOLDER = Path(__file__).with_name("kafka_holder.py")
 RECORD_BYTES_MAX = 4096
-MARKER_SECONDS_MAX = 5.0
+MARKER_SECONDS_MAX = scaled_seconds(5.0)
 """For the ends of a transaction to reach its partitions: milliseconds, unless the machine is busy."""
 UNCOMMITTED = {"isolation.level": "read_uncommitted"}
 
