@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from headgate.config.wording import nearest
+from headgate.config.wording import did_you_mean, nearest
 from headgate.records.identifiers import earlier_identifier, show_identifier
 from headgate.records.name_lists import shown_names
 
@@ -97,8 +97,7 @@ def _no_table_matches(pattern: str, tables: Sequence[SourceTable]) -> str:
     names = sorted(table.name for table in tables)
     if not names:
         return f"no table matches {pattern!r}: the database has no tables that this user can see"
-    near = nearest(pattern, names)
-    known = f"Did you mean {near}?" if near else f"Tables are {shown_names(names)}"
+    known = did_you_mean(nearest(pattern, names), begins=True) or f"Tables are {shown_names(names)}"
     return f"no table matches {pattern!r}. {known}"
 
 

@@ -23,7 +23,7 @@ from headgate.cli.snapshots import read_snapshot
 from headgate.config.given_files import given_bytes, shown_name
 from headgate.config.start_offsets import StartOffsetsError, as_json, parse_start_offsets
 from headgate.config.times import NotATimeError, parse_ts
-from headgate.config.wording import nearest
+from headgate.config.wording import did_you_mean, nearest
 from headgate.eventlog.log import Log
 from headgate.records.control import OperationKind
 
@@ -94,8 +94,8 @@ def _start_json(start: str) -> str:
     try:
         return as_json(parse_start_offsets(given_bytes(Path(start))))
     except OSError as error:
-        near = nearest(start, ("earliest", "latest"))
-        hint = f" (did you mean {near}?)" if near else ""
+        question = did_you_mean(nearest(start, ("earliest", "latest")))
+        hint = f" ({question})" if question else ""
         raise typer.BadParameter(
             f"{start!r} is not earliest or latest{hint}, and not a file that can be read "
             f"({error.strerror}); {not_a_time}",

@@ -13,7 +13,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from headgate.config.wording import nearest
+from headgate.config.wording import did_you_mean, nearest
 from headgate.eventlog.connection import KafkaConnection, PropertyRefusedError
 
 __all__ = ["KNOWN", "property_problems"]
@@ -86,7 +86,7 @@ def _refusal(properties: frozenset[tuple[str, str]]) -> str | None:
 
 def _unknown(name: str) -> str:
     near = nearest(name, KNOWN)
-    hint = f"Did you mean {near}?" if near else "librdkafka's CONFIGURATION.md lists all"
+    hint = did_you_mean(near, begins=True) or "librdkafka's CONFIGURATION.md lists all"
     return f"Kafka property {name} does not exist. {hint}"
 
 
@@ -99,8 +99,8 @@ def _advised(why: str, properties: Mapping[str, str], otherwise: str = _OTHERWIS
             return f"{name}: {value} does not exist on this machine. Correct the path"
         values = _VALUES.get(name, ())
         if values and value.upper() not in values and (name in why or value in why):
-            near = nearest(value, values)
-            return f"{why}. {f'Did you mean {near}? ' if near else ''}{name} is one of {', '.join(values)}"
+            question = did_you_mean(nearest(value, values), begins=True)
+            return f"{why}. {question}{' ' if question else ''}{name} is one of {', '.join(values)}"
     return f"{why}. {otherwise}"
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import msgspec
 from pydantic import BeforeValidator
 
-from headgate.config.wording import nearest
+from headgate.config.wording import did_you_mean, nearest
 from headgate.records.identifiers import NotAnIdentifierError, parse_identifier
 
 __all__ = [
@@ -143,9 +143,8 @@ def _transformed(text: str, name: str, number: str | None, column: str) -> Parti
     if name == IDENTITY and number is None:
         return PartitionField(column)
     if name not in TRANSFORMS:
-        near = nearest(name, TRANSFORMS)
-        hint = f"Did you mean {near}? " if near else ""
-        raise ValueError(f"{name} in {text!r} is not a transform. {hint}A field is {_FORMS}")
+        said = (f"{name} in {text!r} is not a transform.", did_you_mean(nearest(name, TRANSFORMS), begins=True))
+        raise ValueError(" ".join(filter(None, (*said, f"A field is {_FORMS}"))))
     if name in _TIMES and number is not None:
         raise ValueError(f"{text!r}: {name} takes a column only. Write {name}({column})")
     if name in _NUMBERED and number is None:

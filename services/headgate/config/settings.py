@@ -22,7 +22,7 @@ from headgate.config.kafka_properties import KNOWN, property_problems
 from headgate.config.plugs import SCHEDULERS
 from headgate.config.secrets import SECRETS_DIR_DEFAULT, read_secret
 from headgate.config.setting_values import value_of
-from headgate.config.wording import nearest
+from headgate.config.wording import did_you_mean, nearest
 from headgate.eventlog.connection import FIXED_PROPERTIES
 from headgate.records.names import check_name
 from headgate.runtime.leases import LEASE_SECONDS_MAX, LEASE_SECONDS_MIN
@@ -380,10 +380,8 @@ def _unknown(name: str) -> str:
     known = [known for known in known_variables() if known != f"{PREFIX}KAFKA"]
     endings = [variable.removeprefix(PREFIX) for variable in known]
     near = _property_of(name) or nearest(name.removeprefix(PREFIX), endings, cutoff=_NEAR_ENOUGH)
-    hint = (
-        f"did you mean {PREFIX}{near}?" if near else f"choose from {', '.join(known)} and {_KAFKA}<LIBRDKAFKA_PROPERTY>"
-    )
-    return f"{name}: this setting does not exist; {hint}"
+    all_known = f"choose from {', '.join(known)} and {_KAFKA}<LIBRDKAFKA_PROPERTY>"
+    return f"{name}: this setting does not exist; {did_you_mean(near and f'{PREFIX}{near}') or all_known}"
 
 
 def _property_of(name: str) -> str | None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from headgate.config.wording import nearest
+from headgate.config.wording import unknown_option
 
 __all__ = ["Strict"]
 
@@ -20,7 +20,5 @@ class Strict(BaseModel):
         if not isinstance(data, dict):
             return data
         for name in sorted(set(data) - set(cls.model_fields)):
-            near = nearest(name, cls.model_fields)
-            hint = f"; did you mean {near!r}?" if near else f"; choose from {', '.join(cls.model_fields)}"
-            raise ValueError(f"unknown option {name!r}{hint}")
+            raise ValueError(unknown_option(name, cls.model_fields))
         return data

@@ -67,14 +67,26 @@ def _own_part(table: str) -> str:
     return table.rpartition(".")[2]
 
 
+def did_you_mean(*near: str | None, begins: bool = False) -> str:
+    """The question whether one of these was meant, which may begin a sentence; empty without a name."""
+    named = ", ".join(map(repr, filter(None, near)))
+    return f"{'D' if begins else 'd'}id you mean {named}?" if named else ""
+
+
+def unknown_option(name: str, known: Iterable[str]) -> str:
+    """That there is none of this name, with the nearest one, or all of them."""
+    names = list(known)
+    return f"unknown option {name!r}; " + (did_you_mean(nearest(name, names)) or f"choose from {', '.join(names)}")
+
+
 def known_names(given: object, known: Sequence[str]) -> str:
     """The nearest of the names that exist, and the first of all of them."""
-    near = nearest(given, known)
-    return f"{f'Did you mean {near!r}? ' if near else ''}Known are: {shown_names(known)}"
+    return " ".join(
+        filter(None, (did_you_mean(nearest(given, known), begins=True), f"Known are: {shown_names(known)}"))
+    )
 
 
 def one_of(given: object, known: Sequence[str]) -> str:
     """That ``given`` is not one of ``known``, with the nearest of them."""
-    near = nearest(given, known)
-    hint = f"did you mean {near!r}? Choose" if near else "choose"
-    return f"{given!r} is unknown; {hint} from {', '.join(known)}"
+    question = did_you_mean(nearest(given, known))
+    return f"{given!r} is unknown; {f'{question} Choose' if question else 'choose'} from {', '.join(known)}"

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.config.wording import nearest
+from headgate.config.wording import did_you_mean, nearest
 from headgate.databases.address import FORMS, Address, Options
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.iceberg import address as iceberg
@@ -70,7 +70,7 @@ def kind_of(dsn: str, options: Options, kinds: Mapping[str, Kind] = KINDS) -> Ki
         return found
     known = dict.fromkeys(scheme for kind in kinds.values() for scheme in kind.schemes)
     near = nearest(scheme, (each.removesuffix("://") for each in known))
-    hints = [f"Did you mean {near}://?" if near else "", f"Write {FORMS}" if are_databases else ""]
+    hints = [did_you_mean(near and f"{near}://", begins=True), f"Write {FORMS}" if are_databases else ""]
     *others, last = known
     begins = f"begins with {scheme}://" if _SCHEME.fullmatch(scheme) else "does not begin with a scheme"
     raise DatabaseRefusedError(

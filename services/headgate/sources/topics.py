@@ -18,7 +18,7 @@ from confluent_kafka import KafkaException
 from headgate.config.feed import FeedSpec
 from headgate.config.source_spec import SourceSpec
 from headgate.config.table_options import Into
-from headgate.config.wording import nearest
+from headgate.config.wording import did_you_mean, nearest
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.identifiers import normal_table, parse_identifier, split_whole, table_spelling
@@ -101,7 +101,8 @@ def _meant(missing: Iterable[str], present: Iterable[str]) -> str:
         ends = [topic for topic in sorted(known) if topic.rpartition(".")[2] == name.rpartition(".")[2]]
         meant = nearest(name, known) or next(iter(ends), None)
         near |= {} if meant is None else {meant: None}
-    return f" (did you mean {', '.join(near)}?)" if near else ""
+    question = did_you_mean(*near)
+    return f" ({question})" if question else ""
 
 
 def present_with(connection: KafkaConnection, named: AbstractSet[str]) -> dict[str, int]:

@@ -143,7 +143,7 @@ def test_tables_that_the_connector_cannot_take(ready: Checker, parts: dict[str, 
         ("mysql://debezium@127.0.0.1:1/shop", "cannot open a session at the source"),
         ("mysql://nobody@127.0.0.1:{port}/shop", "Correct the user in SOURCE, or the password (--password-file)"),
         ("mysql://debezium@127.0.0.1:{port}/shoop", "database shoop at 127.0.0.1:{port}, user debezium"),
-        ("mysq://debezium@127.0.0.1:{port}/shop", "Did you mean mysql://?"),
+        ("mysq://debezium@127.0.0.1:{port}/shop", "Did you mean 'mysql://'?"),
     ],
 )
 def test_a_source_that_cannot_be_opened(ready: Checker, parts: dict[str, Any], address: str, says: str) -> None:

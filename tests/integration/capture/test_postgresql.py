@@ -197,7 +197,7 @@ def test_a_source_that_cannot_be_opened(
 def test_tables_that_are_not_there(ready: Checker, server: EmbeddedPostgres, secrets: Path) -> None:
     code, text = _typed(address(server), "--password-file", "debezium", "--tables", "shop.ordres")
     assert code == ExitCode.NOT_FOUND
-    assert "no table matches 'shop.ordres'. Did you mean shop.orders" in text
+    assert "no table matches 'shop.ordres'. Did you mean 'shop.orders'" in text
 
 
 def test_an_empty_database(ready: Checker, server: EmbeddedPostgres, secrets: Path) -> None:

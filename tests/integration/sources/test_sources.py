@@ -330,7 +330,7 @@ def test_columns_that_may_be_null_and_have_a_default_are_seen(source: _Source, v
 def test_a_topic_that_does_not_exist_has_a_likely_name(source: _Source) -> None:
     topic = source.make("shop.public.orders")
     for name in (topic.replace("orders", "order"), "orders", "other.orders"):
-        with pytest.raises(TopicMissingError, match=rf"{name} does not exist \(did you mean .*orders\?\)"):
+        with pytest.raises(TopicMissingError, match=rf"{name} does not exist \(did you mean .*orders'\?\)"):
             plan_spans(source.connection, _spec(SourceSpec(topics=(name,))), "x.")
     with pytest.raises(TopicMissingError, match=r"zzzzzz does not exist\. Create it"):
         plan_spans(source.connection, _spec(SourceSpec(topics=("zzzzzz",))), "x.")

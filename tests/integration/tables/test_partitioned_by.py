@@ -105,7 +105,7 @@ def test_each_table_may_have_partitions_of_its_own(place: Place) -> None:
 
 def test_what_cannot_divide_the_table_is_refused(place: Place) -> None:
     told = refusal(place, ["regio"])
-    assert "column regio: partition_by has regio: Did you mean region? The table does not have this column" in told
+    assert "column regio: partition_by has regio: Did you mean 'region'? The table does not have this column" in told
     assert "Give the table partition_by of its own in `tables`, [] for none" in refusal(
         place, ["region"], "shop.others"
     )
@@ -115,7 +115,7 @@ def test_what_cannot_divide_the_table_is_refused(place: Place) -> None:
     assert "the column is masked (columns.mask). Partition by another one" in masked
     assert "columns leaves the column out" in refusal(place, ["region"], columns={"exclude": ["region"]})
     assert "columns leaves the column out" in refusal(place, ["region"], columns={"include": ["id"]})
-    assert "Did you mean area?" in refusal(place, ["aera"], columns={"rename": {"region": "area"}})
+    assert "Did you mean 'area'?" in refusal(place, ["aera"], columns={"rename": {"region": "area"}})
 
 
 @pytest.mark.parametrize(

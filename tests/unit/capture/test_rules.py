@@ -171,7 +171,7 @@ def test_a_pattern_chooses_tables_and_one_that_matches_none_is_refused() -> None
     assert chosen_tables(tables, []) == [ORDERS, other]
     assert chosen_tables(tables, ["shop.*"]) == [ORDERS]
     assert chosen_tables(tables, ["shop.notes", '"shop.eu".*']) == [view, other]
-    with pytest.raises(NoTableError, match=r"no table matches 'shop.order'. Did you mean shop.orders"):
+    with pytest.raises(NoTableError, match=r"no table matches 'shop.order'. Did you mean 'shop.orders'"):
         chosen_tables(tables, ["shop.order"])
     with pytest.raises(NoTableError, match="has no tables that this user can see"):
         chosen_tables([], ["*"])

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 import headgate
-from headgate.config.wording import nearest, nearest_table
+from headgate.config.wording import did_you_mean, nearest, nearest_table
 from headgate.records.name_lists import NAMES_SHOWN_MAX, number_of, shown_names
 
 CUT: Final = re.compile(r"and \{[^}]*\} more|\bjoin\(\w+\[:\w+\]\)")
@@ -56,3 +56,14 @@ def test_no_other_module_searches_for_near_names() -> None:
         if "get_close_matches" in file.read_text(encoding="utf-8")
     ]
     assert found == ["config/wording.py"]
+
+
+def test_no_other_module_asks_whether_a_name_was_meant() -> None:
+    root = Path(headgate.__file__).parent
+    found = [
+        str(file.relative_to(root)) for file in root.rglob("*.py") if "id you mean" in file.read_text(encoding="utf-8")
+    ]
+    assert found == ["config/wording.py"]
+    assert did_you_mean("a", None, "b") == "did you mean 'a', 'b'?"
+    assert did_you_mean("a", begins=True) == "Did you mean 'a'?"
+    assert (did_you_mean(), did_you_mean(None, begins=True)) == ("", "")

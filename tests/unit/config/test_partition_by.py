@@ -56,7 +56,7 @@ def test_fields_are_taken_apart() -> None:
 @pytest.mark.parametrize(
     ("by", "why"),
     [
-        ("[days(at)]", "days in 'days(at)' is not a transform. Did you mean day?"),
+        ("[days(at)]", "days in 'days(at)' is not a transform. Did you mean 'day'?"),
         ("[bucket(id, 16)]", "Write bucket(16, id)"),
         ("[bucket(id)]", "bucket takes a number and a column. Write bucket(16, id)"),
         ("['day(3, at)']", "day takes a column only. Write day(at)"),

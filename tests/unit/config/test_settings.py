@@ -45,7 +45,7 @@ def test_unknown_variable_is_refused_with_the_nearest(
     monkeypatch: pytest.MonkeyPatch, variable: str, nearest: str
 ) -> None:
     monkeypatch.setenv(variable, "1")
-    with pytest.raises(SettingsError, match=f"{variable}: this setting does not exist; did you mean {nearest}"):
+    with pytest.raises(SettingsError, match=f"{variable}: this setting does not exist; did you mean '{nearest}'"):
         load_settings()
 
 

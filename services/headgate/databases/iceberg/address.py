@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 import msgspec
 
 from headgate.config.server_url import ServerUrlError, server_url
-from headgate.config.wording import nearest
+from headgate.config.wording import did_you_mean, nearest
 from headgate.databases import buckets
 from headgate.databases.address import SINK, Address, Options, tls_refused
 from headgate.databases.errors import DatabaseRefusedError
@@ -186,7 +186,7 @@ def _at_postgresql(dsn: str, options: Options) -> Place:
     for name, _ in pairs:
         near = nearest(name, _OPTIONS)
         if near and name not in _OPTIONS and name not in postgresql.ALLOWED:
-            raise DatabaseRefusedError(f"{options.address} has an option that is not known, did you mean {near}?")
+            raise DatabaseRefusedError(f"{options.address} has an option that is not known; {did_you_mean(near)}")
     own = _once("&".join(each for name, each in pairs if name in _OPTIONS), options)
     rest = "&".join(each for name, each in pairs if name not in _OPTIONS)
     postgresql.url_of(url := f"{head}?{rest}" if rest else head, options)
@@ -288,9 +288,9 @@ def _own_options(query: str, known: tuple[str, ...], options: Options) -> dict[s
         )
     for name, _ in own:
         if name not in known:
-            near = nearest(name, known)
+            question = did_you_mean(nearest(name, known))
             raise DatabaseRefusedError(
-                f"{options.address} has an option that is not known{f', did you mean {near}?' if near else '.'} Choose "
+                f"{options.address} has an option that is not known{f'; {question}' if question else '.'} Choose "
                 f"from {', '.join(known[:-1])} and {known[-1]}"
             )
     return _once(query, options)

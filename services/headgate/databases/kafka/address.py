@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
-from headgate.config.wording import nearest
+from headgate.config.wording import unknown_option
 from headgate.databases.address import SINK, Address, Options, tls_refused
 from headgate.databases.errors import DatabaseRefusedError
 
@@ -132,9 +132,7 @@ def _properties(query: str, given_in: Options) -> dict[str, str]:
         if name in _REFUSED:
             raise DatabaseRefusedError(f"{where}: {name} is refused: {_REFUSED[name]}")
         if name not in _ALLOWED:
-            near = nearest(name, _ALLOWED)
-            hint = f"did you mean {near!r}?" if near else f"choose from {', '.join(_ALLOWED)}"
-            raise DatabaseRefusedError(f"{where} has an unknown option {name!r}; {hint}")
+            raise DatabaseRefusedError(f"{where} has an {unknown_option(name, _ALLOWED)}")
         choices = _CHOICES.get(name)
         if choices is not None:
             value = value.upper()  # noqa: PLW2901 - as librdkafka compares it

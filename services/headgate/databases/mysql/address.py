@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from headgate.config.wording import nearest
+from headgate.config.wording import unknown_option
 from headgate.databases.address import SINK, Address, Options, check_password, tls_refused
 from headgate.databases.errors import DatabaseRefusedError
 
@@ -104,9 +104,7 @@ def parse_address(dsn: str, given_in: Options = SINK) -> MysqlAddress:
                 raise DatabaseRefusedError(f"{where}: {name} is refused: it is a secret. {given_in.way_of_secrets}")
             if name in _REFUSED:
                 raise DatabaseRefusedError(f"{where}: {name} is refused: {_REFUSED[name]}")
-            near = nearest(name, _OPTIONS)
-            hint = f"did you mean {near!r}?" if near else f"choose from {', '.join(_OPTIONS)}"
-            raise DatabaseRefusedError(f"{where} has an unknown option {name!r}; {hint}")
+            raise DatabaseRefusedError(f"{where} has an {unknown_option(name, _OPTIONS)}")
         options[name] = value
     if options.get("bulk", "load") not in ("load", "insert"):
         raise DatabaseRefusedError(f"{where}: bulk must be load or insert")

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from headgate.config.wording import nearest
+from headgate.config.wording import did_you_mean, nearest
 from headgate.databases.address import SINK, Address, Options, check_password, tls_refused
 from headgate.databases.errors import DatabaseRefusedError
 
@@ -159,5 +159,5 @@ def _explained(said: str) -> str:
     """Libpq's words about an option, if that cannot be a part of a password, and the option perhaps meant."""
     name = said.split('"')[1] if _NOT_AN_OPTION in said or _NOT_A_KEYWORD in said else ""
     is_quoted = _NOT_AN_OPTION in said or name in _REFUSED or name in _SECRETS
-    near = nearest(name, ALLOWED)
-    return (f": {said}." if is_quoted else ".") + (f" Did you mean {near!r}?" if near else "")
+    sentences = (f": {said}." if is_quoted else ".", did_you_mean(nearest(name, ALLOWED), begins=True))
+    return " ".join(filter(None, sentences))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from headgate.config.partitioning import IDENTITY, PartitionField
-from headgate.config.wording import nearest
+from headgate.config.wording import did_you_mean, nearest
 from headgate.records.name_lists import shown_names
 from headgate.sinks.creating import NewTable, PartitionRefusal, quoted_by_spark
 
@@ -41,12 +41,11 @@ def partition_refusals(table: NewTable, types: Mapping[str, str], rules: Partiti
     for field in table.partitions:
         type_ = types.get(field.column)
         if type_ is None:
-            near = nearest(field.column, types)
-            hint = f"Did you mean {near}? " if near else ""
             reason = (
-                f"{hint}The table does not have this column. Its columns are {shown_names([*types])}. Give the table "
+                f"The table does not have this column. Its columns are {shown_names([*types])}. Give the table "
                 "partition_by of its own in `tables`, [] for none"
             )
+            reason = " ".join(filter(None, (did_you_mean(nearest(field.column, types), begins=True), reason)))
         else:
             reason = type_problem(field, type_, rules) or ""
         if reason:
