@@ -63,10 +63,6 @@ class SchemaSet(msgspec.Struct, frozen=True):
         """The newest level."""
         return max(self.written)
 
-    def up_to(self, level: int) -> "SchemaSet":
-        """What an installation had that knew nothing beyond ``level``."""
-        return _schema_set([version for version in self.by_id.values() if version.version <= level])
-
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One line of ids.json."""
