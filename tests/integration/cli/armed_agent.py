@@ -1,4 +1,4 @@
-"""A shop's feed whose first agent stops where a test arms it."""
+"""A shop's feed whose agents stop where a test arms them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,8 +20,14 @@ def replicating(
     created = headgate("feed", "create", str(shop.file))
     assert created.exit_code == 0, created.stderr
     points = ArmedPoints(folder / "points")
-    monkeypatch.setenv(VARIABLE, str(folder / "points"))
-    agent = serve("a1", "agent", "--name", "a1")
-    monkeypatch.delenv(VARIABLE)
+    agent = armed(serve, "a1", folder, monkeypatch)
     eventually(lambda: shop.rows("orders") == ROWS, "the rows are there", READY_SECONDS)
     return points, agent
+
+
+def armed(serve: Callable[..., Service], name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Service:
+    """Another agent that stops at the same points."""
+    monkeypatch.setenv(VARIABLE, str(folder / "points"))
+    agent = serve(name, "agent", "--name", name)
+    monkeypatch.delenv(VARIABLE)
+    return agent

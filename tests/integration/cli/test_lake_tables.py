@@ -48,9 +48,21 @@ def offsets(lake: Path) -> list[int]:
     return sorted(polars.read_delta(str(folder))["_offset"].to_list()) if (folder / "_delta_log").is_dir() else []
 
 
+POINTS = (CrashPoint.BEFORE_CLAIM, CrashPoint.BEFORE_COMMIT, CrashPoint.COMMITTED)
+"""An agent is killed at each. Before the claim tests/integration/cli/test_created_tables.py has one killed, too, and
+before the commit the sink's contract has its writer killed."""
+
+
 @pytest.mark.usefixtures("one_core_spark")
+@pytest.mark.parametrize("killed_at", [POINTS[-1:], pytest.param(POINTS, marks=pytest.mark.long)], ids=["last", "each"])
 def test_an_agent_that_is_killed_around_a_commit_is_followed_by_one_that_writes_the_rest_once(
-    shop: Shop, lake: Path, serve: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop: Shop,
+    lake: Path,
+    serve: Callable[..., Service],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    killed_at: tuple[CrashPoint, ...],
 ) -> None:
     coordinator = serve("owner", "coordinator")
     eventually(lambda: coordinator.get("/readyz")[0] == 200, "the owner is ready", DEADLINE_SECONDS)
@@ -65,16 +77,15 @@ def test_an_agent_that_is_killed_around_a_commit_is_followed_by_one_that_writes_
     assert created.exit_code == 0, created.stderr
     assert not (lake / "shop").exists(), "the owner creates no table"
 
-    points, name = ArmedPoints(tmp_path / "points"), "a0"
-    at = {CrashPoint.BEFORE_CLAIM: [], CrashPoint.BEFORE_COMMIT: [], CrashPoint.COMMITTED: [*range(ROWS)]}
-    for number, (point, there) in enumerate(at.items(), 1):
+    points = ArmedPoints(tmp_path / "points")
+    for number, point in enumerate(killed_at, 1):
         points.arm(point)
         monkeypatch.setenv(VARIABLE, str(tmp_path / "points"))
         name = f"a{number}"
         serve(name, "agent", "--name", name)
         killed = points.await_reached(point, scaled_seconds(READY_SECONDS))
         assert (lake / "shop" / "orders" / "_delta_log").is_dir(), "it was created before the claim"
-        assert offsets(lake) == there
+        assert offsets(lake) == ([*range(ROWS)] if point is CrashPoint.COMMITTED else [])
         os.kill(killed, signal.SIGKILL)
     monkeypatch.delenv(VARIABLE)
     serve("last", "agent", "--name", "last")

@@ -4,7 +4,6 @@ import re
 import shlex
 from typing import Any
 
-import pytest
 from typer.main import get_command
 
 from headgate.cli.groups import HelpfulGroup
@@ -20,31 +19,40 @@ WITHOUT_EXAMPLE = {"version"}
 """It takes nothing."""
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_each_option_is_explained(name: str) -> None:
-    for option in ALL[name].params:
-        if option.param_type_name == "option" and option.name != "help":
-            words = re.sub(r"\[.*?\]", "", option.help or "").split()
-            assert len(words) >= WORDS_MIN, f"headgate {name} {option.opts[0]}: {option.help!r}"
+def test_each_option_is_explained() -> None:
+    assert [
+        f"headgate {name} {option.opts[0]}: {option.help!r}"
+        for name, command in ALL.items()
+        for option in command.params
+        if option.param_type_name == "option" and option.name != "help"
+        if len(re.sub(r"\[.*?\]", "", option.help or "").split()) < WORDS_MIN
+    ] == []
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_arguments_are_named_in_capitals(name: str) -> None:
-    for argument in ALL[name].params:
-        if argument.param_type_name == "argument":
-            assert (argument.metavar or "").isupper(), f"headgate {name} {argument.name}"
+def test_arguments_are_named_in_capitals() -> None:
+    assert [
+        f"headgate {name} {argument.name}"
+        for name, command in ALL.items()
+        for argument in command.params
+        if argument.param_type_name == "argument" and not (argument.metavar or "").isupper()
+    ] == []
 
 
-@pytest.mark.parametrize("name", sorted(ALL.keys() - WITHOUT_EXAMPLE))
-def test_each_command_has_an_example_that_can_be_typed(name: str) -> None:
-    (example,) = re.findall(r"Example: headgate (.*?)(?:\n\n|$)", ALL[name].help.strip(), re.DOTALL)
-    words = shlex.split(example.strip().rstrip("."))
-    given = name.split()
-    assert words[: len(given)] == given
+def test_each_command_has_an_example_that_can_be_typed() -> None:
     top = get_command(app)
     above = top.context_class(top, info_name="headgate", **top.context_settings)  # the library keeps its help options
-    with ALL[name].make_context(name, words[len(given) :], parent=above):
-        pass  # its arguments and options exist, and have values of their types
+    for name in sorted(ALL.keys() - WITHOUT_EXAMPLE):
+        found = re.findall(r"Example: headgate (.*?)(?:\n\n|$)", ALL[name].help.strip(), re.DOTALL)
+        assert len(found) == 1, f"headgate {name}"
+        words = shlex.split(found[0].strip().rstrip("."))
+        given = name.split()
+        assert words[: len(given)] == given, f"headgate {name}"
+        try:
+            with ALL[name].make_context(name, words[len(given) :], parent=above):
+                pass  # its arguments and options exist, and have values of their types
+        except Exception as error:
+            error.add_note(f"headgate {name}")
+            raise
 
 
 def test_an_order_of_commands_names_every_command_of_its_group() -> None:
