@@ -34,7 +34,7 @@ from headgate.formats.tables import OneTable, show_table
 from headgate.records.source_tables import SourceTable
 from headgate.records.ts import TS_MAX
 
-__all__ = ["CANAL", "TICDC", "Decoder", "look"]
+__all__ = ["CANAL", "TICDC", "CanalDecoder", "look"]
 
 WATERMARK: Final = "TIDB_WATERMARK"
 _TRUNCATE: Final = "TRUNCATE"
@@ -96,7 +96,7 @@ def look(value: bytes) -> SourceTable | Whose:
     return named(label.database, None, label.table)
 
 
-class Decoder:
+class CanalDecoder:
     """Decodes the messages of one topic, which carries one table; remembers its newest watermark per partition."""
 
     def __init__(self, *, tidb: bool, target_ts: int | None = None) -> None:
@@ -270,7 +270,7 @@ _COMPACTED_AWAY: Final = (
 CANAL: Final = FormatPlug(
     summary="Canal's JSON",
     compacted_away=_COMPACTED_AWAY,
-    decoder=lambda needs: Decoder(tidb=False, target_ts=needs.source.target_ts),
+    decoder=lambda needs: CanalDecoder(tidb=False, target_ts=needs.source.target_ts),
     look=lambda _: look,
 )
 
@@ -278,6 +278,6 @@ TICDC: Final = FormatPlug(
     summary="TiCDC's canal-json with the TiDB extension",
     compacted_away=_COMPACTED_AWAY,
     gives_resolved_ts=True,
-    decoder=lambda needs: Decoder(tidb=True, target_ts=needs.source.target_ts),
+    decoder=lambda needs: CanalDecoder(tidb=True, target_ts=needs.source.target_ts),
     look=lambda _: look,
 )

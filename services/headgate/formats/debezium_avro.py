@@ -38,7 +38,16 @@ from headgate.formats.registry import DecoderNeeds, FormatPlug
 from headgate.formats.tables import UNNAMED, OneTable
 from headgate.records.source_tables import SourceTable
 
-__all__ = ["FORMAT", "FRAME_BYTES", "Decoder", "Fields", "Look", "SchemaById", "envelope_meanings", "schema_id_of"]
+__all__ = [
+    "FORMAT",
+    "FRAME_BYTES",
+    "DebeziumAvroDecoder",
+    "DebeziumAvroLook",
+    "Fields",
+    "SchemaById",
+    "envelope_meanings",
+    "schema_id_of",
+]
 
 FRAME_BYTES: Final = 5
 """A zero byte and a schema id of four bytes, the highest first."""
@@ -84,7 +93,7 @@ def schema_id_of(data: bytes, what: str) -> int:
     return int.from_bytes(data[1:FRAME_BYTES], "big")
 
 
-class Look:
+class DebeziumAvroLook:
     """See dealing.Look. Remembers schemas."""
 
     def __init__(self, schemas: SchemaById) -> None:
@@ -108,7 +117,7 @@ class Fields:
         return self._values.read(value)[1]
 
 
-class Decoder:
+class DebeziumAvroDecoder:
     """Decodes the events of a topic; remembers their schemas. One per thread."""
 
     def __init__(
@@ -427,11 +436,11 @@ FORMAT: Final = FormatPlug(
     needs_registry=True,
     tells_types=True,
     has_envelopes=True,
-    decoder=lambda needs: Decoder(
+    decoder=lambda needs: DebeziumAvroDecoder(
         _schemas_of(needs),
         needs.source.unavailable_value,
         keyless=needs.keyless,
         binary=needs.source.binary_handling_mode,
     ),
-    look=lambda needs: Look(_schemas_of(needs)),
+    look=lambda needs: DebeziumAvroLook(_schemas_of(needs)),
 )

@@ -45,7 +45,7 @@ from headgate.formats.tables import UNNAMED, OneTable
 from headgate.formats.transactions import TransactionRun, transaction_key
 from headgate.records.source_tables import SourceTable
 
-__all__ = ["FORMAT", "UNAVAILABLE_VALUE", "Decoder", "Look"]
+__all__ = ["FORMAT", "UNAVAILABLE_VALUE", "DebeziumJsonDecoder", "DebeziumJsonLook"]
 
 _UPSERT: Final = Operation.UPSERT
 _DELETE: Final = Operation.DELETE
@@ -127,7 +127,7 @@ def _written_by(connector: str | None, binary: str | None, decimals: str | None)
     return (({} if connector is None else {CONNECTOR: connector}) | told_of_modes(binary, decimals)) or None
 
 
-class Look:
+class DebeziumJsonLook:
     """See dealing.Look. Remembers schemas, to leave them out."""
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ def _only(table: SourceTable, *, transactions: bool) -> "msgspec.json.Decoder[An
     return exact_decoder(envelope)
 
 
-class Decoder:
+class DebeziumJsonDecoder:
     """Decodes the events of one topic, which carries one table; remembers its schemas. One per thread."""
 
     def __init__(
@@ -439,12 +439,12 @@ FORMAT: Final = FormatPlug(
     tells_types=True,
     has_envelopes=True,
     shapes_envelopes=True,
-    decoder=lambda needs: Decoder(
+    decoder=lambda needs: DebeziumJsonDecoder(
         needs.source.unavailable_value,
         keyless=needs.keyless,
         transactions=needs.source.transaction_topic is not None,
         binary=needs.source.binary_handling_mode,
         decimals=needs.source.decimal_handling_mode,
     ),
-    look=lambda _: Look(),
+    look=lambda _: DebeziumJsonLook(),
 )

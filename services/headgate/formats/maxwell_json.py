@@ -44,7 +44,7 @@ from headgate.formats.registry import FormatPlug
 from headgate.formats.tables import OneTable, show_table
 from headgate.records.source_tables import SourceTable
 
-__all__ = ["FORMAT", "Decoder", "look"]
+__all__ = ["FORMAT", "MaxwellDecoder", "look"]
 
 _ROWS: Final = {
     "insert": Operation.UPSERT,
@@ -97,7 +97,7 @@ def look(value: bytes) -> SourceTable | Whose:
     return Whose.NOBODY if label.type in _PASSED_OVER else named(label.database, None, label.table)
 
 
-class Decoder:
+class MaxwellDecoder:
     """Decodes the messages of one topic, which carries one table."""
 
     def __init__(self, *, keyless: bool = False, output_nulls: bool | None = None) -> None:
@@ -245,6 +245,6 @@ FORMAT: Final = FormatPlug(
     summary="Maxwell's JSON",
     compacted_away="the delete of a row's old key, where its key was changed and the new row changed again",
     options=frozenset({"output_nulls"}),
-    decoder=lambda needs: Decoder(keyless=needs.keyless, output_nulls=needs.source.output_nulls),
+    decoder=lambda needs: MaxwellDecoder(keyless=needs.keyless, output_nulls=needs.source.output_nulls),
     look=lambda _: look,
 )

@@ -9,7 +9,7 @@ import msgspec
 from headgate.config.sink_spec import SinkSpec
 from headgate.sinks.contract import ChangeBatch, SinkError
 from headgate.sinks.registry import open_sink
-from headgate.sinks.relational.postgresql.connection import PostgresSession
+from headgate.sinks.relational.postgresql.connection import PostgresSinkSession
 from headgate.sinks.relational.staging import Stage
 
 spec = SinkSpec.model_validate_json(sys.argv[1])
@@ -23,7 +23,7 @@ def merge_and_freeze(self, reduced, groups):
     return merged
 
 
-begin_with = PostgresSession.begin_with
+begin_with = PostgresSinkSession.begin_with
 
 
 def begin_and_freeze(self, claim, statements):
@@ -33,7 +33,7 @@ def begin_and_freeze(self, claim, statements):
 
 
 Stage.merge = merge_and_freeze
-PostgresSession.begin_with = begin_and_freeze
+PostgresSinkSession.begin_with = begin_and_freeze
 writer = open_sink(spec).writer()
 try:
     writer.apply(batch)

@@ -7,7 +7,7 @@ from fixtures.capture import Sources
 from headgate.config.source_spec import RegistrySpec
 from headgate.formats.avro_schema import columns_with_defaults
 from headgate.formats.change import ABSENT
-from headgate.formats.debezium_avro import Decoder as AvroDecoder
+from headgate.formats.debezium_avro import DebeziumAvroDecoder
 from headgate.sources.registry import SchemaRegistry
 from headgate_lab.embedded.registry import EmbeddedRegistry
 
@@ -65,7 +65,7 @@ def test_apicurios_converter_writes_defaults_and_its_schema_shows_where(
     def remembered(schema_id: int) -> str:
         return schemas.setdefault(schema_id, registry.schema(schema_id))
 
-    (change,) = sources.changes(f"na.{schema}.t", 1, AvroDecoder(remembered))
+    (change,) = sources.changes(f"na.{schema}.t", 1, DebeziumAvroDecoder(remembered))
     assert change.row == {"id": 1, "tier": "basic", "n": 7, "v": None}
     (envelope,) = (text for text in schemas.values() if '"after"' in text)
     assert columns_with_defaults(envelope) == {"tier", "n"}

@@ -25,7 +25,7 @@ from headgate.sinks.contract import (
 from headgate.sinks.registry import open_sink
 from headgate.sinks.relational.dialect import SIBLING_SECONDS
 from headgate.sinks.relational.mysql import MysqlSink
-from headgate.sinks.relational.mysql.connection import MysqlSession, connect
+from headgate.sinks.relational.mysql.connection import MysqlSinkSession, connect
 from headgate.sinks.relational.mysql.contention import connect_watcher, end_blockers
 from headgate.sinks.relational.mysql.progress import MysqlProgress
 from headgate.sinks.relational.session import RelationalSettings
@@ -137,7 +137,7 @@ def test_a_stranger_that_holds_the_lock_is_waited_for_then_named(mysql_bench: My
 
 
 @pytest.fixture
-def holding(mysql_bench: MysqlBench) -> Iterator[MysqlSession]:
+def holding(mysql_bench: MysqlBench) -> Iterator[MysqlSinkSession]:
     session = connect(RelationalSettings(mysql_bench.url))
     yield session
     session.close()
@@ -149,7 +149,7 @@ def holding(mysql_bench: MysqlBench) -> Iterator[MysqlSession]:
     ids=["a higher epoch", "another feed", "a lower epoch"],
 )
 def test_only_lower_epochs_of_the_same_feed_and_table_are_ended(
-    mysql_bench: MysqlBench, holding: MysqlSession, feed_id: str, epoch: Epoch, *, survives: bool
+    mysql_bench: MysqlBench, holding: MysqlSinkSession, feed_id: str, epoch: Epoch, *, survives: bool
 ) -> None:
     mysql_bench.sink.claim(claim_of(mysql_bench, 1))
     impatient = MysqlSink(RelationalSettings(mysql_bench.url, lock_wait_seconds=1))
@@ -166,7 +166,7 @@ def test_only_lower_epochs_of_the_same_feed_and_table_are_ended(
 
 @pytest.mark.parametrize(("locks", "survives"), [("tables", True), ("progress", False)])
 def test_another_part_of_the_table_is_given_a_moment(
-    mysql_bench: MysqlBench, holding: MysqlSession, locks: str, *, survives: bool
+    mysql_bench: MysqlBench, holding: MysqlSinkSession, locks: str, *, survives: bool
 ) -> None:
     """Who was the last to lock the table's row may long be done with it, and at work for another part."""
     claim = claim_of(mysql_bench, 2)
@@ -189,7 +189,7 @@ def test_another_part_of_the_table_is_given_a_moment(
             holding.execute("SELECT 1")
 
 
-def test_a_token_of_a_session_that_is_gone_ends_nobody(mysql_bench: MysqlBench, holding: MysqlSession) -> None:
+def test_a_token_of_a_session_that_is_gone_ends_nobody(mysql_bench: MysqlBench, holding: MysqlSinkSession) -> None:
     """Session numbers begin anew with the server: only who holds the token's lock now may be ended."""
     mysql_bench.sink.claim(claim_of(mysql_bench, 1))
     mysql_bench.execute("UPDATE headgate.progress SET holder = 'headgate 0123|0-7|3.0'")

@@ -11,7 +11,7 @@ import pytest
 from fixtures.capture import Sources
 from fixtures.services import mariadb_execute
 from headgate.formats.change import Change
-from headgate.formats.debezium_json import Decoder
+from headgate.formats.debezium_json import DebeziumJsonDecoder
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
     ChangeBatch,
@@ -102,7 +102,9 @@ def captured(sources: Sources, mariadb_source: str) -> dict[str, list[Change]]:
     for statement in WHILE:
         mariadb_execute(mariadb_source, statement)
     counts = {"bits": 2, "times": 2, "numbers": 4}
-    return {name: sources.changes(f"extremes.{database}.{name}", counts[name], Decoder()) for name in TABLES}
+    return {
+        name: sources.changes(f"extremes.{database}.{name}", counts[name], DebeziumJsonDecoder()) for name in TABLES
+    }
 
 
 def test_every_digit_bit_and_time_arrives_and_a_key_that_wrapped_around_is_kept_apart(

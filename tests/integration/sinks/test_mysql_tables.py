@@ -359,7 +359,7 @@ def test_what_maxwell_says_of_a_column_of_json_is_json_at_the_sink(either: Datab
     either.execute("CREATE TABLE t (id int PRIMARY KEY, v json, w longtext)")
     claim = either.claim("t")
     values = ['"text"', '"123"', "123", "1.50", "true", '{"a": "b"}', "[1]", '"null"', '""']
-    decoder = maxwell_json.Decoder()
+    decoder = maxwell_json.MaxwellDecoder()
     keys = [b'{"database":"d","table":"t","pk.id":%d}' % n for n in range(len(values))]
     head = b'{"database":"d","table":"t","type":"insert","ts":5,"data":'
     events = [head + b'{"id":%d,"v":%s,"w":"plain"}}' % (n, value.encode()) for n, value in enumerate(values)]
@@ -379,7 +379,7 @@ def test_what_maxwell_leaves_out_is_null_or_refused_and_never_an_old_value(eithe
     events = [f'{{"database":"d","table":"t","type":"{kind}","ts":5,"data":{row}}}'.encode() for _, kind, row in rows]
 
     def changes(*, output_nulls: bool | None) -> list[Change]:
-        decoder = maxwell_json.Decoder(output_nulls=output_nulls)
+        decoder = maxwell_json.MaxwellDecoder(output_nulls=output_nulls)
         return decoder.decode_batch(keys, events, [0] * 3, [0, 1, 2], [0] * 3)
 
     claim = either.claim("t")

@@ -17,10 +17,10 @@ from fixtures.capture import Sources
 from fixtures.services import mariadb_connect, mariadb_execute
 from headgate.config.source_spec import RegistrySpec
 from headgate.formats.change import CONNECTOR, Change, Operation
-from headgate.formats.debezium_avro import Decoder as AvroDecoder
+from headgate.formats.debezium_avro import DebeziumAvroDecoder
 from headgate.sinks.contract import ChangeBatch, FeedIdentity, OffsetRange, Sink, SinkError, SinkWriter
 from headgate.sinks.relational.mysql import MysqlSink
-from headgate.sinks.relational.mysql.catalog import Column
+from headgate.sinks.relational.mysql.catalog import MysqlSinkColumn
 from headgate.sinks.relational.mysql.values import column_text as mysql_text
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.postgresql.values import column_text as postgresql_text
@@ -301,7 +301,7 @@ def _letters(type_: Type, meaning: str, connector: str, value: object) -> list[s
     declared = type_.mysql.replace("boolean", "tinyint(1)")
     columns = [
         postgresql_text(type_.postgresql, meaning, connector),
-        mysql_text(Column(declared, re.split(r"[( ]", declared)[0], None, None), meaning, connector),
+        mysql_text(MysqlSinkColumn(declared, re.split(r"[( ]", declared)[0], None, None), meaning, connector),
     ]
     letters: list[str | None] = []
     for column in columns:
@@ -395,8 +395,8 @@ def test_types_of_mariadb(
     _compare_page("mariadb", lines, rewrite=request.config.getoption("--rewrite-types"))
 
 
-def avro_decoder(registry: EmbeddedRegistry) -> AvroDecoder:
-    return AvroDecoder(SchemaRegistry(RegistrySpec(url=registry.url)).schema)
+def avro_decoder(registry: EmbeddedRegistry) -> DebeziumAvroDecoder:
+    return DebeziumAvroDecoder(SchemaRegistry(RegistrySpec(url=registry.url)).schema)
 
 
 AVRO_NAMES = {"field.name.adjustment.mode": "avro", "schema.name.adjustment.mode": "avro"}

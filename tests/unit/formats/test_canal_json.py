@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.formats.canal_json import Decoder
+from headgate.formats.canal_json import CanalDecoder
 from headgate.formats.change import ABSENT, Change, ChangeError, Operation
 from headgate.formats.decoding import UndecodableError, Watermark
 
@@ -28,8 +28,8 @@ def message(kind: str = "INSERT", /, **fields: Any) -> bytes:
     return json.dumps({**whole, **fields}, ensure_ascii=False).encode()
 
 
-def decode(value: bytes | None, decoder: Decoder | None = None) -> list[Change]:
-    return (decoder or Decoder(tidb=False)).decode(None, value, 3, 14, 99)
+def decode(value: bytes | None, decoder: CanalDecoder | None = None) -> list[Change]:
+    return (decoder or CanalDecoder(tidb=False)).decode(None, value, 3, 14, 99)
 
 
 def value_of(mysql_type: str, text: str | None) -> object:
@@ -39,7 +39,7 @@ def value_of(mysql_type: str, text: str | None) -> object:
 
 
 def test_an_insert_as_ticdc_writes_it() -> None:
-    (change,) = decode(INSERT, Decoder(tidb=True))
+    (change,) = decode(INSERT, CanalDecoder(tidb=True))
     assert (change.partition, change.offset, change.append_ms, change.source_ms) == (3, 14, 99, 1639633141221)
     assert (change.operation, change.key) == (Operation.UPSERT, {"id": "2"})
     assert change.row == {"c_bigint": "9223372036854775807", "c_int": "2147483647", "id": "2"}
@@ -177,7 +177,7 @@ def test_messages_without_rows_are_passed_over(kind: str) -> None:
 
 def test_truncate_is_a_change_whatever_its_partition_for_only_the_sink_knows_how_many_there_are() -> None:
     for partition in (0, 3):
-        (change,) = Decoder(tidb=False).decode(None, message("TRUNCATE", isDdl=True), partition, 1, 2)
+        (change,) = CanalDecoder(tidb=False).decode(None, message("TRUNCATE", isDdl=True), partition, 1, 2)
         assert (change.operation, change.key, change.row) == (Operation.TRUNCATE, {}, None)
 
 
@@ -192,28 +192,28 @@ def row(ts: int, number: int = 1) -> bytes:
     return message(data=[{"id": str(number)}], _tidb={"commitTs": ts})
 
 
-def batch(decoder: Decoder, values: list[bytes], first: int = 0, partition: int = 0) -> list[int]:
+def batch(decoder: CanalDecoder, values: list[bytes], first: int = 0, partition: int = 0) -> list[int]:
     count = len(values)
     offsets = list(range(first, first + count))
     return [c.offset for c in decoder.decode_batch([None] * count, values, [partition] * count, offsets, [0] * count)]
 
 
 def test_watermarks_are_told_once_with_their_places() -> None:
-    decoder = Decoder(tidb=True)
+    decoder = CanalDecoder(tidb=True)
     assert batch(decoder, [MARK, INSERT]) == [], "the insert's commit ts is not above the watermark before it"
     assert decoder.take_watermarks() == [Watermark(0, 0, 429918007904436226)]
     assert decoder.take_watermarks() == []
 
 
 def test_a_change_that_was_sent_again_after_its_watermark_is_left_out() -> None:
-    decoder = Decoder(tidb=True)
+    decoder = CanalDecoder(tidb=True)
     assert batch(decoder, [row(10), mark(10), row(9), row(10), row(11), mark(8), row(10)]) == [0, 4]
     assert decoder.take_watermarks() == [Watermark(0, 1, 10)]
     assert batch(decoder, [row(5)], first=7, partition=1) == [7], "each partition has its own"
 
 
 def test_reading_again_from_further_back_loses_nothing() -> None:
-    decoder = Decoder(tidb=True)
+    decoder = CanalDecoder(tidb=True)
     values = [row(3), mark(5), row(7), mark(9)]
     assert batch(decoder, values) == [0, 2]
     decoder.take_watermarks()
@@ -222,13 +222,13 @@ def test_reading_again_from_further_back_loses_nothing() -> None:
 
 
 def test_changes_beyond_the_target_are_left_out() -> None:
-    decoder = Decoder(tidb=True, target_ts=10)
+    decoder = CanalDecoder(tidb=True, target_ts=10)
     assert batch(decoder, [row(9), row(10), row(11), mark(12)]) == [0, 1]
     assert [found.ts for found in decoder.take_watermarks()] == [12]
 
 
 def test_plain_canal_json_claims_no_evidence() -> None:
-    decoder = Decoder(tidb=False)
+    decoder = CanalDecoder(tidb=False)
     assert batch(decoder, [mark(10), row(9), message(data=[{"id": "1"}])]) == [1, 2]
     assert decoder.take_watermarks() == []
 
@@ -264,17 +264,17 @@ def test_what_is_no_change_is_refused_with_its_reason(value: bytes, complaint: s
 
 def test_a_batch_names_the_place_of_its_first_bad_event_and_keeps_what_stands_before() -> None:
     with pytest.raises(UndecodableError, match="partition 4, offset 12") as caught:
-        batch(Decoder(tidb=False), [row(1), row(2), b"?", row(3)], first=10, partition=4)
+        batch(CanalDecoder(tidb=False), [row(1), row(2), b"?", row(3)], first=10, partition=4)
     assert [change.offset for change in caught.value.decoded] == [10, 11]
 
 
 def test_the_extension_is_asked_for_where_the_format_needs_it() -> None:
     with pytest.raises(ChangeError, match="enable-tidb-extension=true"):
-        decode(message(data=[{"id": "1"}]), Decoder(tidb=True))
+        decode(message(data=[{"id": "1"}]), CanalDecoder(tidb=True))
 
 
 def test_a_topic_of_two_tables_is_noticed() -> None:
-    decoder = Decoder(tidb=False)
+    decoder = CanalDecoder(tidb=False)
     decode(message(data=[{"id": "1"}]), decoder)
     with pytest.raises(ChangeError, match=r"shop\.t and of shop\.u"):
         decode(message(table="u", data=[{"id": "1"}]), decoder)

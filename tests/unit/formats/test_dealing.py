@@ -45,13 +45,13 @@ MYSQL = debezium("d", db="shop", table="a")
     ],
 )
 def test_debezium_json(event: bytes, whose: SourceTable | Whose) -> None:
-    look = debezium_json.Look()
+    look = debezium_json.DebeziumJsonLook()
     assert [look(event), look(event)] == [whose] * 2
 
 
 def test_debezium_avro() -> None:
     registry = Registry()
-    look = debezium_avro.Look(registry)
+    look = debezium_avro.DebeziumAvroLook(registry)
     name = {"db": "d", "schema": "public", "table": "a"}
     assert look(routed(registry, PARTS, name, schema_id=40)) == ("public", "a")
     assert look(routed(registry, PARTS, name | {"schema": None}, schema_id=41)) == ("d", "a")
@@ -83,7 +83,12 @@ def test_maxwell(kind: str, whose: SourceTable | Whose) -> None:
     assert maxwell_json.look(compact({"type": kind, "database": "shop", "table": "a"})) == whose
 
 
-LOOKS: list[Look] = [debezium_json.Look(), canal_json.look, maxwell_json.look, debezium_avro.Look(Registry())]
+LOOKS: list[Look] = [
+    debezium_json.DebeziumJsonLook(),
+    canal_json.look,
+    maxwell_json.look,
+    debezium_avro.DebeziumAvroLook(Registry()),
+]
 
 
 @pytest.mark.parametrize("look", LOOKS)

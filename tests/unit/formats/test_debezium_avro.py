@@ -9,7 +9,7 @@ import pytest
 
 from headgate.formats.avro_schema import columns_with_defaults
 from headgate.formats.change import ABSENT, CONNECTOR, Change, ChangeError, Operation
-from headgate.formats.debezium_avro import Decoder
+from headgate.formats.debezium_avro import DebeziumAvroDecoder
 from headgate.formats.decoding import SchemasUnavailableError, UndecodableError
 
 UNAVAILABLE = "__debezium_unavailable_value"
@@ -157,14 +157,14 @@ def registry() -> Registry:
     return Registry()
 
 
-def batch(decoder: Decoder, *events: tuple[bytes | None, bytes | None]) -> list[Change]:
+def batch(decoder: DebeziumAvroDecoder, *events: tuple[bytes | None, bytes | None]) -> list[Change]:
     count = len(events)
     keys, values = [key for key, _ in events], [value for _, value in events]
     return decoder.decode_batch(keys, values, [3] * count, list(range(10, 10 + count)), [99] * count)
 
 
 def test_a_row_in_every_type_with_what_its_columns_mean(registry: Registry) -> None:
-    change = Decoder(registry).decode(registry.key(), registry.value("u", ROW, before=ROW), 3, 10, 99)
+    change = DebeziumAvroDecoder(registry).decode(registry.key(), registry.value("u", ROW, before=ROW), 3, 10, 99)
     assert change == Change(3, 10, Operation.UPSERT, {"id": 7}, ROW, 1795228070901, 99, MEANING)
 
 
@@ -176,9 +176,9 @@ def test_a_batch_is_what_its_events_are_one_by_one(registry: Registry) -> None:
         (registry.key(), None),
         (registry.key(8), registry.value("c", ROW | {"id": 8})),
     ]
-    one_by_one = Decoder(registry)
+    one_by_one = DebeziumAvroDecoder(registry)
     expected = [one_by_one.decode(key, value, 3, 10 + place, 99) for place, (key, value) in enumerate(events)]
-    decoder = Decoder(registry)
+    decoder = DebeziumAvroDecoder(registry)
     changes = [change for change in expected if change is not None]
     assert batch(decoder, *events) == changes
     assert [change.operation for change in changes] == ["upsert", "upsert", "delete", "upsert"]
@@ -195,7 +195,7 @@ def test_a_tombstone_is_a_delete_of_its_row_unless_it_repeats_the_one_in_front_o
         (two, None),
         (None, None),
     ]
-    decoder = Decoder(registry)
+    decoder = DebeziumAvroDecoder(registry)
     for _ in range(2):  # the second time the schemas are known
         changes = batch(decoder, *events)
         assert [(change.offset, change.operation.value, change.key) for change in changes] == [
@@ -210,7 +210,7 @@ def test_a_tombstone_is_a_delete_of_its_row_unless_it_repeats_the_one_in_front_o
 
 
 def test_each_schema_is_asked_for_once(registry: Registry) -> None:
-    decoder = Decoder(registry)
+    decoder = DebeziumAvroDecoder(registry)
     for _ in range(3):
         batch(decoder, *[(registry.key(), registry.value("c", ROW))] * 5)
     assert sorted(registry.asked) == [1, 2]
@@ -219,7 +219,7 @@ def test_each_schema_is_asked_for_once(registry: Registry) -> None:
 def test_a_schema_that_changes_within_a_batch(registry: Registry) -> None:
     registry.schemas[4] = envelope({"id": "long", "extra": "string"})
     changes = batch(
-        Decoder(registry),
+        DebeziumAvroDecoder(registry),
         (registry.key(), registry.value("c", ROW)),
         (registry.key(), registry.value("u", {"id": 7, "extra": "new"}, schema_id=4)),
         (registry.key(), registry.value("c", ROW)),
@@ -238,14 +238,14 @@ def test_a_schema_that_changes_within_a_batch(registry: Registry) -> None:
 )
 def test_what_was_not_sent_is_absent(registry: Registry, column: str, value: Any) -> None:
     event = (registry.key(), registry.value("u", ROW | {column: value}))
-    decoder = Decoder(registry)
+    decoder = DebeziumAvroDecoder(registry)
     for _ in range(2):  # one by one, and, the schemas being known, at once
         (change,) = batch(decoder, event)
         assert change.row == ROW | {column: ABSENT}
 
 
 def test_truncate_has_no_key_and_a_message_is_no_change(registry: Registry) -> None:
-    decoder = Decoder(registry)
+    decoder = DebeziumAvroDecoder(registry)
     message = registry.write(3, {"op": "m", "message": b"hello"})
     (change,) = batch(decoder, (None, registry.value("t")), (None, message))
     assert (change.operation, change.key, change.row) == (Operation.TRUNCATE, {}, None)
@@ -253,12 +253,12 @@ def test_truncate_has_no_key_and_a_message_is_no_change(registry: Registry) -> N
 
 def test_rows_without_key_are_added_where_that_is_wanted(registry: Registry) -> None:
     event = (None, registry.value("c", ROW))
-    (change,) = batch(Decoder(registry, keyless=True), event)
+    (change,) = batch(DebeziumAvroDecoder(registry, keyless=True), event)
     assert (change.key, change.row) == ({}, ROW)
     with pytest.raises(UndecodableError, match="no primary key"):
-        batch(Decoder(registry), event)
+        batch(DebeziumAvroDecoder(registry), event)
     with pytest.raises(UndecodableError, match="does not identify a row"):
-        batch(Decoder(registry, keyless=True), (None, registry.value("u", ROW)))
+        batch(DebeziumAvroDecoder(registry, keyless=True), (None, registry.value("u", ROW)))
 
 
 def routed(registry: Registry, source: Any, names: dict[str, Any], *, schema_id: int) -> bytes:
@@ -293,7 +293,7 @@ def test_a_second_table_in_a_topic_is_refused_by_name(
     name = {"db": "shop", "schema": "public", "table": "ø" * 200}  # long enough for a length of two bytes
     one = (registry.key(), routed(registry, PARTS, name, schema_id=schema_id))
     second = (registry.key(), routed(registry, PARTS, other, schema_id=schema_id))
-    decoder = Decoder(registry)
+    decoder = DebeziumAvroDecoder(registry)
     if warm:
         for _ in range(2):
             assert [change.row for change in batch(decoder, one, one)] == [{"id": 7}] * 2
@@ -303,7 +303,7 @@ def test_a_second_table_in_a_topic_is_refused_by_name(
 
 
 def test_a_table_goes_on_under_a_schema_that_names_it_in_another_type(registry: Registry) -> None:
-    decoder = Decoder(registry)
+    decoder = DebeziumAvroDecoder(registry)
     name = {"db": "shop", "schema": "public", "table": "orders"}
     loose = {part: ["null", "string"] for part in PARTS}
     events = [
@@ -349,7 +349,7 @@ def bad_events(registry: Registry) -> dict[str, tuple[bytes | None, bytes | None
 def test_a_bad_event_is_named_and_what_stands_before_it_is_kept(registry: Registry, name: str) -> None:
     key, value, reason = bad_events(registry)[name]
     good = (registry.key(), registry.value("c", ROW))
-    decoder = Decoder(registry)
+    decoder = DebeziumAvroDecoder(registry)
     for _ in range(2):
         with pytest.raises(UndecodableError, match=reason) as caught:
             batch(decoder, good, (key, value), good)
@@ -360,7 +360,7 @@ def test_a_bad_event_is_named_and_what_stands_before_it_is_kept(registry: Regist
 
 
 def test_a_registry_that_is_away_says_nothing_against_the_events(registry: Registry) -> None:
-    decoder = Decoder(registry)
+    decoder = DebeziumAvroDecoder(registry)
     event = (registry.key(), registry.value("c", ROW))
     registry.down = True
     with pytest.raises(SchemasUnavailableError):
@@ -375,7 +375,7 @@ def test_more_schemas_than_are_kept_are_still_read(registry: Registry, monkeypat
     monkeypatch.setattr("headgate.formats.debezium_avro.SCHEMAS_MAX", 2)
     for schema_id in range(100, 105):
         registry.schemas[schema_id] = envelope({"id": "long", f"c{schema_id}": "int"})
-    decoder = Decoder(registry)
+    decoder = DebeziumAvroDecoder(registry)
     for _ in range(2):
         for schema_id in range(100, 105):
             row = {"id": 7, f"c{schema_id}": 1}
@@ -388,7 +388,7 @@ def test_more_schemas_than_are_kept_are_still_read(registry: Registry, monkeypat
 def test_a_key_with_null_identifies_no_row_and_is_refused(registry: Registry, kind: str, *, is_known: bool) -> None:
     registry.schemas[7] = {**KEY, "fields": fields({"id": ["null", "long"]})}
     value = {"delete": registry.value("d", before=ROW), "tombstone": None, "upsert": registry.value("u", ROW)}[kind]
-    decoder = Decoder(registry)
+    decoder = DebeziumAvroDecoder(registry)
     if is_known:
         assert len(batch(decoder, (registry.write(7, {"id": 7}), registry.value("u", ROW)))) == 1
     with pytest.raises(UndecodableError, match="NULL in id"):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.formats.change import ABSENT, BINARY, CONNECTOR, LACKING, Change, ChangeError, Operation
-from headgate.formats.debezium_json import Decoder
+from headgate.formats.debezium_json import DebeziumJsonDecoder
 from headgate.formats.debezium_schema import SCHEMAS_MAX, with_head
 from headgate.formats.decoding import UndecodableError
 from headgate.formats.reducing import reduce_changes
@@ -48,8 +48,10 @@ def wrapped_key(**key: object) -> bytes:
     return compact({"schema": {"type": "struct", "fields": fields, "optional": False}, "payload": key})
 
 
-def decode(value: bytes | None, key: bytes | None = b'{"id":1}', decoder: Decoder | None = None) -> Change | None:
-    return (decoder or Decoder()).decode(key, value, 3, 14, 99)
+def decode(
+    value: bytes | None, key: bytes | None = b'{"id":1}', decoder: DebeziumJsonDecoder | None = None
+) -> Change | None:
+    return (decoder or DebeziumJsonDecoder()).decode(key, value, 3, 14, 99)
 
 
 def test_who_wrote_an_event_is_known_without_a_schema_too() -> None:
@@ -59,10 +61,12 @@ def test_who_wrote_an_event_is_known_without_a_schema_too() -> None:
 
     connectors = ["mysql", "mysql", "postgresql", None]
     keys = [b'{"id":1}'] * 4
-    together = Decoder().decode_batch(keys, [event(each) for each in connectors], [0] * 4, [1, 2, 3, 4], [0] * 4)
+    together = DebeziumJsonDecoder().decode_batch(
+        keys, [event(each) for each in connectors], [0] * 4, [1, 2, 3, 4], [0] * 4
+    )
     expected = [None if each is None else {CONNECTOR: each} for each in connectors]
     assert [change.semantics for change in together] == expected
-    alike = Decoder().decode_batch(keys, [event("mysql")] * 4, [0] * 4, [1, 2, 3, 4], [0] * 4)
+    alike = DebeziumJsonDecoder().decode_batch(keys, [event("mysql")] * 4, [0] * 4, [1, 2, 3, 4], [0] * 4)
     # One object for all of them: the sinks tell by it that rows may be written together.
     assert len({id(change.semantics) for change in alike}) == 1
     assert alike[0].semantics is together[0].semantics
@@ -143,7 +147,7 @@ TRICKY = {
 
 @pytest.mark.parametrize("with_schema", [True, False])
 def test_columns_named_like_parts_of_the_envelope(with_schema: bool) -> None:
-    decoder = Decoder()
+    decoder = DebeziumJsonDecoder()
     fields = [field(name, "string") for name in TRICKY] + [field("more", "string", default=',"payload":{"')]
     key = {"payload": 1, "schema": 2}
     for number in range(3):  # the schema is unknown, then known
@@ -154,14 +158,14 @@ def test_columns_named_like_parts_of_the_envelope(with_schema: bool) -> None:
 
 
 def test_a_schema_whose_default_looks_like_the_border_is_not_cut_there() -> None:
-    decoder = Decoder()
+    decoder = DebeziumJsonDecoder()
     fields = [field("j", "struct", default={"a": 1, "payload": {"op": "d"}})]
     for number in range(3):
         assert decode(wrapped(fields, {"j": number}), decoder=decoder).row == {"j": number}
 
 
 def test_an_altered_table_is_not_read_with_the_old_schema() -> None:
-    decoder = Decoder()
+    decoder = DebeziumJsonDecoder()
     old = [field("id"), field("at", "int64", name="io.debezium.time.Timestamp")]
     new = [field("id"), field("at", "int64", name="io.debezium.time.MicroTimestamp")]
     seen = [
@@ -171,7 +175,7 @@ def test_an_altered_table_is_not_read_with_the_old_schema() -> None:
 
 
 def test_more_schemas_than_are_kept_are_still_read() -> None:
-    decoder = Decoder()
+    decoder = DebeziumJsonDecoder()
     for _ in range(2):
         for number in range(SCHEMAS_MAX + 2):
             column = f"c{number}"
@@ -207,7 +211,7 @@ def test_every_form_of_the_placeholder_is_absent(form: object) -> None:
 
 
 def test_the_placeholder_can_be_another() -> None:
-    decoder = Decoder(unavailable_value="☠")
+    decoder = DebeziumJsonDecoder(unavailable_value="☠")
     change = decode(compact({"op": "u", "after": {"id": 1, "a": "☠", "b": PLACEHOLDER}}), decoder=decoder)
     assert change.row == {"id": 1, "a": ABSENT, "b": PLACEHOLDER}
 
@@ -244,7 +248,7 @@ def test_numbers_are_exact() -> None:
     ],
 )
 def test_what_is_no_event_is_refused_with_the_reason(value: bytes, says: str) -> None:
-    decoder = Decoder()
+    decoder = DebeziumJsonDecoder()
     assert decode(wrapped([field("id")], {"id": 1}), decoder=decoder).row == {"id": 1}
     with pytest.raises(ChangeError, match=says):
         decode(value, decoder=decoder)
@@ -261,17 +265,17 @@ def test_a_key_is_needed(key: bytes | None, says: str) -> None:
 def test_a_batch_names_its_first_bad_event_and_hands_over_what_came_before() -> None:
     keys = [b'{"id":1}', None, b'{"id":3}', b'{"id":4}']
     values = [UPDATE, b'{"op":"m"}', b"bad", UPDATE]
-    good = Decoder().decode_batch(keys[:2], values[:2], [0, 0], [10, 11], [1, 2])
+    good = DebeziumJsonDecoder().decode_batch(keys[:2], values[:2], [0, 0], [10, 11], [1, 2])
     assert [(change.offset, change.append_ms) for change in good] == [(10, 1)]
     with pytest.raises(UndecodableError, match="partition 4, offset 12") as refused:
-        Decoder().decode_batch(keys, values, [0, 0, 4, 0], [10, 11, 12, 13], [1, 2, 3, 4])
+        DebeziumJsonDecoder().decode_batch(keys, values, [0, 0, 4, 0], [10, 11, 12, 13], [1, 2, 3, 4])
     assert (refused.value.partition, refused.value.offset) == (4, 12)
     assert [change.offset for change in refused.value.decoded] == [10]
 
 
 @given(st.binary(max_size=60), st.binary(max_size=20))
 def test_any_bytes_give_a_change_or_a_typed_error(value: bytes, key: bytes) -> None:
-    decoder = Decoder()
+    decoder = DebeziumJsonDecoder()
     decode(wrapped([field("id")], {"id": 1}), decoder=decoder)
     known = wrapped([field("id")], {"id": 1})
     for data in (value, known[: len(known) - 20] + value, known + value):
@@ -292,7 +296,7 @@ _NAMES = st.text(min_size=1).filter(lambda name: name not in (BINARY, LACKING))
 @given(st.dictionaries(_NAMES, _JSON, min_size=1, max_size=5))
 def test_any_row_comes_out_as_it_went_in_with_schema_and_without(row: dict[str, object]) -> None:
     plain = decode(json.dumps({"op": "c", "after": row}).encode(), key=b'{"k":1}')
-    decoder = Decoder()
+    decoder = DebeziumJsonDecoder()
     fields = [field(name, "string") for name in row]
     assert plain.row == row
     for _ in range(2):
@@ -302,8 +306,8 @@ def test_any_row_comes_out_as_it_went_in_with_schema_and_without(row: dict[str, 
 def test_events_without_key_are_rows_to_be_added_if_so_chosen() -> None:
     added = compact({"before": None, "after": {"v": 1}, "op": "c"})
     with pytest.raises(ChangeError, match=r"no key.*sink\.keyless: append"):
-        Decoder().decode(None, added, 0, 0, 0)
-    decoder = Decoder(keyless=True)
+        DebeziumJsonDecoder().decode(None, added, 0, 0, 0)
+    decoder = DebeziumJsonDecoder(keyless=True)
     change = decoder.decode(None, added, 0, 0, 0)
     assert change is not None
     assert (change.key, change.row) == ({}, {"v": 1})
@@ -320,10 +324,12 @@ UPSERT = b'{"op":"u","after":{"id":1},"source":{"connector":"mysql"}}'
 DELETED = b'{"op":"d","after":null,"source":{"connector":"mysql"}}'
 
 
-def decoded(*events: tuple[bytes | None, bytes | None], decoder: Decoder | None = None, first: int = 0) -> list[Change]:
+def decoded(
+    *events: tuple[bytes | None, bytes | None], decoder: DebeziumJsonDecoder | None = None, first: int = 0
+) -> list[Change]:
     keys, values = [key for key, _ in events], [value for _, value in events]
     offsets = range(first, first + len(events))
-    return (decoder or Decoder()).decode_batch(keys, values, [0] * len(events), offsets, [7] * len(events))
+    return (decoder or DebeziumJsonDecoder()).decode_batch(keys, values, [0] * len(events), offsets, [7] * len(events))
 
 
 @pytest.mark.parametrize(
@@ -345,7 +351,7 @@ def test_a_tombstone_is_a_delete_of_its_row_unless_it_repeats_the_one_in_front_o
 
 
 def test_a_tombstone_repeats_a_delete_only_where_nothing_can_stand_between_them() -> None:
-    key, decoder = b'{"id":1}', Decoder()
+    key, decoder = b'{"id":1}', DebeziumJsonDecoder()
     assert len(decoded((key, DELETED), decoder=decoder)) == 1
     assert decoded((key, None), decoder=decoder, first=1) == [], "the last of one batch and the first of the next"
     assert len(decoded((key, None), decoder=decoder, first=1)) == 0
@@ -367,14 +373,14 @@ def test_the_key_of_a_tombstone_means_what_its_schema_says_where_no_change_was_m
 
 
 def test_a_tombstone_repeats_the_delete_that_a_batch_with_another_tombstone_ended_with() -> None:
-    key, decoder = b'{"id":1}', Decoder()
+    key, decoder = b'{"id":1}', DebeziumJsonDecoder()
     changes = decoded((b'{"id":2}', None), (key, DELETED), decoder=decoder)
     assert [change.offset for change in changes] == [0, 1]
     assert decoded((key, None), decoder=decoder, first=2) == []
 
 
 def test_a_tombstone_in_front_of_a_batch_means_what_the_change_before_it_said() -> None:
-    decoder = Decoder()
+    decoder = DebeziumJsonDecoder()
     (wrapped_one,) = decoded((b'{"id":5}', wrapped([field("id", "int32")], {"id": 5})), decoder=decoder)
     tombstone, _ = decoded((b'{"id":5}', None), (b'{"id":6}', UPSERT), decoder=decoder, first=1)
     assert tombstone.semantics == wrapped_one.semantics
@@ -417,7 +423,7 @@ EVENTS: list[tuple[bytes | None, bytes | None]] = [
 
 @given(st.lists(st.sampled_from(EVENTS), max_size=12))
 def test_a_batch_decodes_as_its_events_do_one_by_one(events: list[tuple[bytes | None, bytes | None]]) -> None:
-    batched, single = Decoder(), Decoder()
+    batched, single = DebeziumJsonDecoder(), DebeziumJsonDecoder()
     # What was decoded before (an ALTER in between, say) must not change what an event means.
     for start in range(0, len(events), 4):
         part = events[start : start + 4]
@@ -450,7 +456,7 @@ OTHERS = [
 @pytest.mark.parametrize("warm", [False, True])
 @pytest.mark.parametrize("other", OTHERS)
 def test_a_second_table_in_a_topic_is_refused_by_name(other: bytes, warm: bool, transactions: bool) -> None:
-    decoder, keys = Decoder(transactions=transactions), [b'{"id":1}'] * 4
+    decoder, keys = DebeziumJsonDecoder(transactions=transactions), [b'{"id":1}'] * 4
     if warm:  # the table is known, and whole batches are decoded by a parser made for it
         decoder.decode_batch(keys, [of("orders")] * 4, [0] * 4, [1, 2, 3, 4], [1] * 4)
     with pytest.raises(UndecodableError, match=r"carries changes of shop\.public\.orders and of .*own") as caught:
@@ -460,7 +466,7 @@ def test_a_second_table_in_a_topic_is_refused_by_name(other: bytes, warm: bool, 
 
 @pytest.mark.parametrize("schema", ["public", None])
 def test_one_table_is_one_whatever_its_name_and_what_stands_between_its_changes(schema: str | None) -> None:
-    decoder = Decoder()
+    decoder = DebeziumJsonDecoder()
     name = 'Größe "a"\\b\u2028'
     message = compact({"op": "m", "source": {"db": "shop", "schema": "", "table": ""}})
     events = [of(name, schema=schema), None, message, of(name, 2, schema=schema, op="d"), of(None, 3)]
@@ -471,7 +477,7 @@ def test_one_table_is_one_whatever_its_name_and_what_stands_between_its_changes(
 
 
 def test_events_without_source_are_decoded_as_one_table() -> None:
-    decoder = Decoder()
+    decoder = DebeziumJsonDecoder()
     for _ in range(2):
         bare = [b'{"op":"c","after":{"id":1}}', b'{"op":"c","after":{"id":1},"source":null}', of(None)]
         assert len(decoder.decode_batch([b'{"id":1}'] * 3, bare, [0] * 3, [1, 2, 3], [1] * 3)) == 3
@@ -481,7 +487,9 @@ def test_events_without_source_are_decoded_as_one_table() -> None:
 def test_one_bad_event_among_good_ones_is_named_and_the_good_ones_before_it_are_given(bad: bytes) -> None:
     good = b'{"op":"c","after":{"id":1}}'
     with pytest.raises(UndecodableError, match="offset 12") as caught:
-        Decoder().decode_batch([b'{"id":1}'] * 4, [good, good, bad, good], [0] * 4, [10, 11, 12, 13], [1] * 4)
+        DebeziumJsonDecoder().decode_batch(
+            [b'{"id":1}'] * 4, [good, good, bad, good], [0] * 4, [10, 11, 12, 13], [1] * 4
+        )
     assert [change.offset for change in caught.value.decoded] == [10, 11]
 
 
@@ -499,7 +507,7 @@ PAYLOADS: list[tuple[bytes | None, bytes | None]] = [
 def test_values_without_their_head_decode_as_those_with_it(
     batches: list[list[tuple[bytes | None, bytes | None]]],
 ) -> None:
-    cut, whole = Decoder(), Decoder()
+    cut, whole = DebeziumJsonDecoder(), DebeziumJsonDecoder()
     offset = 0
     for events in batches:
         keys, payloads = [key for key, _ in events], [payload for _, payload in events]
@@ -515,7 +523,7 @@ def test_a_bad_payload_without_its_head_is_named_as_the_value_would_be(bad: byte
     columns = ([1] * 3, [4, 5, 6], [7] * 3)
     errors = []
     for is_cut in (True, False):
-        decoder = Decoder()
+        decoder = DebeziumJsonDecoder()
         values = [payload if is_cut else with_head(HEAD, payload) for payload in (good, bad, good)]
         decoding = partial(decoder.decode_cut, HEAD) if is_cut else decoder.decode_batch
         with pytest.raises(UndecodableError) as error:
@@ -526,7 +534,7 @@ def test_a_bad_payload_without_its_head_is_named_as_the_value_would_be(bad: byte
 
 
 def test_a_decoder_tells_what_all_values_of_a_batch_began_with() -> None:
-    decoder = Decoder()
+    decoder = DebeziumJsonDecoder()
     fields = [field("id"), field("a", "string", default=',"payload":')]
     one, other = wrapped(fields, {"id": 1, "a": "x"}), wrapped(fields[:1], {"id": 1})
     head = one[: one.index(b'{"before"')]

@@ -9,7 +9,7 @@ from headgate.formats import canal_json, debezium_json, maxwell_json
 from headgate.formats.change import Change
 from headgate.formats.decoding import Decoder, UndecodableError
 from headgate.formats.reducing import reduce_changes
-from headgate.sinks.relational.mysql.catalog import Column
+from headgate.sinks.relational.mysql.catalog import MysqlSinkColumn
 from headgate.sinks.relational.mysql.values import column_text as mysql_text
 from headgate.sinks.relational.postgresql.values import column_text as postgresql_text
 from headgate.sinks.relational.times import NotTextError
@@ -32,14 +32,14 @@ CANAL = (
 MAXWELL = f'{{"type":"insert","database":"d","table":"t","ts":1,"data":{{"k":{DIGITS},"v":[{DIGITS},null]}}}}'
 
 EVENTS: dict[str, tuple[Callable[[], Decoder], str, str]] = {
-    "debezium-json": (debezium_json.Decoder, f'{{"k":{DIGITS}}}', ENVELOPE),
+    "debezium-json": (debezium_json.DebeziumJsonDecoder, f'{{"k":{DIGITS}}}', ENVELOPE),
     "debezium-json with schema": (
-        debezium_json.Decoder,
+        debezium_json.DebeziumJsonDecoder,
         f'{{"schema":{{"type":"struct","fields":[]}},"payload":{{"k":{DIGITS}}}}}',
         f'{{"schema":{SCHEMA},"payload":{ENVELOPE}}}',
     ),
-    "canal-json": (lambda: canal_json.Decoder(tidb=False), "", CANAL),
-    "maxwell-json": (maxwell_json.Decoder, f'{{"database":"d","table":"t","pk.k":{DIGITS}}}', MAXWELL),
+    "canal-json": (lambda: canal_json.CanalDecoder(tidb=False), "", CANAL),
+    "maxwell-json": (maxwell_json.MaxwellDecoder, f'{{"database":"d","table":"t","pk.k":{DIGITS}}}', MAXWELL),
 }
 
 
@@ -57,19 +57,23 @@ def test_a_number_keeps_its_digits(name: str, events: int) -> None:
         said = change.semantics or {}
         for value in (change.row["k"], change.key["k"]):
             assert postgresql_text("numeric(60,18)", said.get("k")).plain(value) == DIGITS
-            assert mysql_text(Column("decimal(65,18)", "decimal", None, None), said.get("k")).plain(value) == DIGITS
+            assert (
+                mysql_text(MysqlSinkColumn("decimal(65,18)", "decimal", None, None), said.get("k")).plain(value)
+                == DIGITS
+            )
             assert postgresql_text("text", said.get("k")).plain(value) == DIGITS
         assert postgresql_text("numeric(60,18)[]", said.get("v")).plain(change.row["v"]) == f'{{"{DIGITS}",NULL}}'
         assert postgresql_text("jsonb", said.get("v")).plain(change.row["v"]) == f"[{DIGITS},null]"
         assert (
-            mysql_text(Column("json", "json", None, None), said.get("v")).plain(change.row["v"]) == f"[{DIGITS},null]"
+            mysql_text(MysqlSinkColumn("json", "json", None, None), said.get("v")).plain(change.row["v"])
+            == f"[{DIGITS},null]"
         )
 
 
 def test_keys_that_one_double_stands_for_are_two_rows() -> None:
     keys = [b'{"k":123456789012.123456}', b'{"k":123456789012.123457}']
     values = [b'{"op":"c","after":%b}' % key for key in (b'{"k":123456789012.123456}', b'{"k":123456789012.123457}')]
-    changes = debezium_json.Decoder().decode_batch(keys, values, [0, 0], [0, 1], [0, 0])
+    changes = debezium_json.DebeziumJsonDecoder().decode_batch(keys, values, [0, 0], [0, 1], [0, 0])
     assert len(reduce_changes(changes, ["k"]).upserts) == 2
     assert row_key(keys[0]) != row_key(keys[1])
 
@@ -88,7 +92,7 @@ def test_keys_that_one_double_stands_for_are_two_rows() -> None:
     ],
 )
 def test_an_exponent_is_written_out_unless_that_takes_many_zeros(number: str, text: str) -> None:
-    (change,) = debezium_json.Decoder().decode_batch(
+    (change,) = debezium_json.DebeziumJsonDecoder().decode_batch(
         [b'{"id":1}'], [f'{{"op":"c","after":{{"id":1,"v":{number}}}}}'.encode()], [0], [0], [0]
     )
     assert change.row is not None
@@ -105,7 +109,7 @@ def test_an_exponent_that_no_number_has_is_the_events_error() -> None:
     value = b'{"op":"c","after":{"id":1,"v":1e9999999999999999999}}'
     good = b'{"op":"c","after":{"id":1,"v":1}}'
     with pytest.raises(UndecodableError, match="offset 1"):
-        debezium_json.Decoder().decode_batch([b'{"id":1}'] * 2, [good, value], [0, 0], [0, 1], [0, 0])
+        debezium_json.DebeziumJsonDecoder().decode_batch([b'{"id":1}'] * 2, [good, value], [0, 0], [0, 1], [0, 0])
 
 
 @pytest.mark.parametrize("scale", [Decimal("1e999999999"), Decimal(2), "2", None, True])

@@ -17,9 +17,9 @@ from headgate.formats.change import (
     Operation,
 )
 from headgate.formats.decoding import UndecodableError
-from headgate.formats.maxwell_json import Decoder
+from headgate.formats.maxwell_json import MaxwellDecoder
 from headgate.formats.reducing import reduce_changes
-from headgate.sinks.relational.mysql.catalog import Column
+from headgate.sinks.relational.mysql.catalog import MysqlSinkColumn
 from headgate.sinks.relational.mysql.values import column_text as mysql_text
 from headgate.sinks.relational.postgresql.values import column_text as postgresql_text
 from headgate.sinks.relational.text import escape
@@ -34,8 +34,8 @@ def message(kind: str, data: Any = ROW, **more: Any) -> bytes:
     return json.dumps(given | ({} if data is None else {"data": data}) | more).encode()
 
 
-def decode(value: bytes | None, key: bytes | None = KEY, decoder: Decoder | None = None) -> list[Change]:
-    return (decoder or Decoder()).decode(key, value, 3, 14, 99)
+def decode(value: bytes | None, key: bytes | None = KEY, decoder: MaxwellDecoder | None = None) -> list[Change]:
+    return (decoder or MaxwellDecoder()).decode(key, value, 3, 14, 99)
 
 
 @pytest.mark.parametrize("kind", ["insert", "update", "bootstrap-insert"])
@@ -54,7 +54,7 @@ def test_a_row_that_is_gone_and_the_tombstone_behind_it() -> None:
 def test_a_tombstone_is_a_delete_of_the_row_that_its_key_names() -> None:
     (change,) = decode(None)
     assert (change.operation, change.key, change.row) == (Operation.DELETE, {"id": 7}, None)
-    decoder = Decoder()
+    decoder = MaxwellDecoder()
     decode(message("insert"), decoder=decoder)
     (change,) = decode(None, decoder=decoder)
     assert change.key == {"Id": 7}, "spelled as in the rows that were met"
@@ -109,7 +109,7 @@ def test_a_column_of_json_is_at_the_sink_what_it_was(written: str) -> None:
     assert change.semantics == UNSAID
     value, connector = change.row["raw"], change.semantics[CONNECTOR]
     postgresql = postgresql_text("jsonb", None, connector)
-    mysql = mysql_text(Column("json", "json", None, None), None, connector)
+    mysql = mysql_text(MysqlSinkColumn("json", "json", None, None), None, connector)
     assert (postgresql.plain(value), mysql.plain(value)) == (written, written)
     assert postgresql.fields([value], {type(value)}) == [escape(written)]
 
@@ -122,12 +122,12 @@ def test_what_changes_no_row_is_passed_over(kind: str) -> None:
 def test_rows_without_key_are_added_where_that_is_wanted() -> None:
     key = b'{"database":"shop","table":"goods","_uuid":"5e045c13-0000-4000-8000-000000000001"}'
     for form in (key, b'["shop","goods",[]]'):
-        (change,) = decode(message("insert"), form, Decoder(keyless=True))
+        (change,) = decode(message("insert"), form, MaxwellDecoder(keyless=True))
         assert change.key == {}
         with pytest.raises(ChangeError, match="no primary key"):
             decode(message("insert"), form)
         with pytest.raises(ChangeError, match="does not identify a row"):
-            decode(message("delete"), form, Decoder(keyless=True))
+            decode(message("delete"), form, MaxwellDecoder(keyless=True))
 
 
 @pytest.mark.parametrize(
@@ -158,12 +158,12 @@ def test_what_is_no_change_is_refused_with_its_reason(key: bytes | None, value: 
         decode(value, key)
     good = message("insert")
     with pytest.raises(UndecodableError) as caught:
-        Decoder().decode_batch([KEY, key, KEY], [good, value, good], [0] * 3, [1, 2, 3], [0] * 3)
+        MaxwellDecoder().decode_batch([KEY, key, KEY], [good, value, good], [0] * 3, [1, 2, 3], [0] * 3)
     assert (caught.value.offset, len(caught.value.decoded)) == (2, 1)
 
 
 def test_a_topic_of_two_tables_is_refused() -> None:
-    decoder = Decoder()
+    decoder = MaxwellDecoder()
     decode(message("insert"), decoder=decoder)
     with pytest.raises(ChangeError, match=r"shop\.goods and of shop\.orders: give every table a topic"):
         decode(message("insert", table="orders"), decoder=decoder)
@@ -176,7 +176,7 @@ def test_an_old_key_with_null_is_refused() -> None:
 
 @pytest.mark.parametrize(("option", "lacking"), [(True, None), (False, LACKING_NULL), (None, LACKING_UNKNOWN)])
 def test_what_a_column_means_that_a_row_lacks_is_said_by_the_feed(option: bool | None, lacking: str | None) -> None:
-    decoder = Decoder(output_nulls=option)
+    decoder = MaxwellDecoder(output_nulls=option)
     for kind in ("insert", "update", "bootstrap-insert"):
         (change,) = decode(message(kind, old={}), decoder=decoder)
         assert change.semantics is not None
@@ -190,7 +190,7 @@ def test_what_a_column_means_that_a_row_lacks_is_said_by_the_feed(option: bool |
 
 
 def test_a_row_that_may_lack_nulls_takes_no_value_of_an_earlier_one() -> None:
-    decoder = Decoder(output_nulls=False)
+    decoder = MaxwellDecoder(output_nulls=False)
     changes = decode(message("insert"), decoder=decoder) + decode(
         message("bootstrap-insert", {"Id": 7}), decoder=decoder
     )

@@ -108,9 +108,9 @@ def encoded(value: object) -> bytes:
     return msgspec.json.encode(value)
 
 
-def avro(value_schema: object = AVRO_SCHEMA, key_schema: object = AVRO_KEY) -> debezium_avro.Decoder:
+def avro(value_schema: object = AVRO_SCHEMA, key_schema: object = AVRO_KEY) -> debezium_avro.DebeziumAvroDecoder:
     schemas = {1: encoded(value_schema).decode(), 2: encoded(key_schema).decode()}
-    return debezium_avro.Decoder(schemas.__getitem__)
+    return debezium_avro.DebeziumAvroDecoder(schemas.__getitem__)
 
 
 class Format(msgspec.Struct, frozen=True):
@@ -121,27 +121,29 @@ class Format(msgspec.Struct, frozen=True):
 
 
 FORMATS = {
-    "debezium-json": Format(debezium_json.Decoder, debezium_json.Look, encoded({"id": 1}), encoded(ENVELOPE)),
+    "debezium-json": Format(
+        debezium_json.DebeziumJsonDecoder, debezium_json.DebeziumJsonLook, encoded({"id": 1}), encoded(ENVELOPE)
+    ),
     "debezium-json with schema": Format(
-        debezium_json.Decoder,
-        debezium_json.Look,
+        debezium_json.DebeziumJsonDecoder,
+        debezium_json.DebeziumJsonLook,
         encoded({"schema": {"type": "struct", "fields": []}, "payload": {"id": 1}}),
         encoded({"schema": DEBEZIUM_SCHEMA, "payload": ENVELOPE}),
     ),
     "debezium-avro": Format(
         avro,
-        lambda: debezium_avro.Look({1: encoded(AVRO_SCHEMA).decode()}.__getitem__),
+        lambda: debezium_avro.DebeziumAvroLook({1: encoded(AVRO_SCHEMA).decode()}.__getitem__),
         AVRO_KEY_VALUE,
         AVRO_VALUE,
     ),
     "canal-json": Format(
-        lambda: canal_json.Decoder(tidb=False), lambda: canal_json.look, encoded({"id": 1}), encoded(CANAL)
+        lambda: canal_json.CanalDecoder(tidb=False), lambda: canal_json.look, encoded({"id": 1}), encoded(CANAL)
     ),
     "ticdc-canal-json": Format(
-        lambda: canal_json.Decoder(tidb=True), lambda: canal_json.look, encoded({"id": 1}), encoded(CANAL)
+        lambda: canal_json.CanalDecoder(tidb=True), lambda: canal_json.look, encoded({"id": 1}), encoded(CANAL)
     ),
     "maxwell-json": Format(
-        maxwell_json.Decoder,
+        maxwell_json.MaxwellDecoder,
         lambda: maxwell_json.look,
         encoded({"database": "public", "table": "a", "pk.id": 1}),
         encoded(MAXWELL),

@@ -19,7 +19,7 @@ from headgate.formats.decoding import Decoder, UndecodableError
 from headgate.formats.meaning import COLUMNS_MAX
 from headgate.formats.mysql_types import NotAValueError, reader_of
 from headgate.formats.reducing import reduce_changes
-from headgate.sinks.relational.mysql.catalog import Column
+from headgate.sinks.relational.mysql.catalog import MysqlSinkColumn
 from headgate.sinks.relational.mysql.values import column_text as mysql_text
 from headgate.sinks.relational.postgresql.values import column_text as postgresql_text
 from headgate.sinks.relational.text import ColumnText
@@ -39,7 +39,7 @@ Event = tuple[bytes, bytes]
 
 
 def columns_of_all_kinds(meaning: str | None, connector: str | None, binary: str | None) -> list[ColumnText]:
-    mysql = [Column(declared, declared.split("(", 1)[0], None, None) for declared in MYSQL_TYPES]
+    mysql = [MysqlSinkColumn(declared, declared.split("(", 1)[0], None, None) for declared in MYSQL_TYPES]
     return [
         *(postgresql_text(kind, meaning, connector, binary) for kind in SINK_TYPES),
         *(mysql_text(column, meaning, connector, binary) for column in mysql),
@@ -84,13 +84,13 @@ BOUNDED = settings(max_examples=150, deadline=None, suppress_health_check=[Healt
 @BOUNDED
 @given(debezium_events())
 def test_a_debezium_event_with_any_schema_is_read_or_refused(event: Event) -> None:
-    check(debezium_json.Decoder(), event)
+    check(debezium_json.DebeziumJsonDecoder(), event)
 
 
 @BOUNDED
 @given(canal_messages())
 def test_a_canal_message_with_any_types_is_read_or_refused(event: Event) -> None:
-    check(canal_json.Decoder(tidb=False), event)
+    check(canal_json.CanalDecoder(tidb=False), event)
 
 
 @BOUNDED
@@ -98,7 +98,7 @@ def test_a_canal_message_with_any_types_is_read_or_refused(event: Event) -> None
 def test_an_avro_event_with_any_schema_is_read_or_refused(drawn: tuple[str, str, bytes, bytes]) -> None:
     key_schema, value_schema, key, value = drawn
     schemas = {1: value_schema, 2: key_schema}
-    check(debezium_avro.Decoder(schemas.__getitem__), (key, value))
+    check(debezium_avro.DebeziumAvroDecoder(schemas.__getitem__), (key, value))
 
 
 # --- what was found, one by one ---
@@ -120,7 +120,9 @@ def test_a_parameter_that_is_no_number_is_the_events_fault(name: str, parameter:
     bad = event_with({"name": name, "parameters": {parameter: number}}, "AQ==")
     events = [good, bad, good]
     with pytest.raises(UndecodableError, match=parameter) as refused:
-        debezium_json.Decoder().decode_batch([k for k, _ in events], [v for _, v in events], [0] * 3, range(3), [0] * 3)
+        debezium_json.DebeziumJsonDecoder().decode_batch(
+            [k for k, _ in events], [v for _, v in events], [0] * 3, range(3), [0] * 3
+        )
     assert (refused.value.offset, len(refused.value.decoded)) == (1, 1)
     assert len(str(refused.value)) < 300
     with pytest.raises(ChangeError, match=parameter):
@@ -133,12 +135,14 @@ def test_a_parameter_that_is_no_number_is_the_events_fault(name: str, parameter:
 )
 def test_a_parameter_beyond_what_databases_have_is_the_events_fault(name: str, parameter: str, number: str) -> None:
     with pytest.raises(ChangeError, match="must be an integer between"):
-        debezium_json.Decoder().decode(*event_with({"name": name, "parameters": {parameter: number}}, "AQ=="), 0, 0, 0)
+        debezium_json.DebeziumJsonDecoder().decode(
+            *event_with({"name": name, "parameters": {parameter: number}}, "AQ=="), 0, 0, 0
+        )
 
 
 @pytest.mark.parametrize(("declared", "length"), [("text", 400_000_000), ("text", 2**31 - 1), ("jsonb", 400_000_000)])
 def test_a_bit_string_is_not_filled_up_to_any_length(declared: str, length: int) -> None:
-    change = debezium_json.Decoder().decode(
+    change = debezium_json.DebeziumJsonDecoder().decode(
         *event_with({"name": BITS, "parameters": {"length": str(length)}}, "AQ=="), 0, 0, 0
     )
     assert change is not None
@@ -157,9 +161,9 @@ def test_a_decimal_is_not_filled_up_to_any_scale() -> None:
 @pytest.mark.parametrize("name", [f"{DECIMAL}(--5)", f"{BITS}(9)", "array(int32", "x\x00", "", 7])
 def test_a_name_cannot_pass_for_a_parameter(name: object) -> None:
     with pytest.raises(ChangeError):
-        debezium_json.Decoder().decode(*event_with({"name": name}, "AQ=="), 0, 0, 0)
+        debezium_json.DebeziumJsonDecoder().decode(*event_with({"name": name}, "AQ=="), 0, 0, 0)
     with pytest.raises(ChangeError):
-        debezium_json.Decoder().decode(*event_with({"type": name}, "AQ=="), 0, 0, 0)
+        debezium_json.DebeziumJsonDecoder().decode(*event_with({"type": name}, "AQ=="), 0, 0, 0)
 
 
 @pytest.mark.parametrize("column", ["", "\x00binary", "c" * 257])

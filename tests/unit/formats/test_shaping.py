@@ -203,7 +203,7 @@ def test_a_column_that_is_hidden_under_another_spelling_is_refused(columns: dict
 
 def test_what_was_decoded_before_a_broken_event_is_shaped_too() -> None:
     good = b'{"op": "c", "after": {"id": 1, "a": "secret"}}'
-    decoder = debezium_json.Decoder()
+    decoder = debezium_json.DebeziumJsonDecoder()
     with pytest.raises(UndecodableError) as caught:
         shaping(mask={"a": None}).decoded(
             decoder.decode_batch, [b'{"id": 1}', b'{"id": 2}'], [good, b"{"], [0, 0], [0, 1], [0, 0]

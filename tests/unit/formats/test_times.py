@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.formats import canal_json, maxwell_json
 from headgate.formats.change import ChangeError, source_time, source_times
-from headgate.formats.debezium_json import Decoder
+from headgate.formats.debezium_json import DebeziumJsonDecoder
 from headgate.formats.decoding import UndecodableError
 from headgate.formats.transactions import decode_end
 from headgate.records.ts import MS_MAX, TS_MAX, ts_of_ms
@@ -25,14 +25,14 @@ def debezium(ts_ms: int, **more: Any) -> bytes:
     return json.dumps({"op": "c", "after": {"id": 1}, "source": source} | more).encode()
 
 
-def batch(decoder: Decoder, *values: bytes) -> list[int | None]:
+def batch(decoder: DebeziumJsonDecoder, *values: bytes) -> list[int | None]:
     count = len(values)
     changes = decoder.decode_batch([KEY] * count, values, [0] * count, range(count), [NOW_MS] * count)
     return [change.source_ms for change in changes]
 
 
 def test_a_time_in_microseconds_is_no_time_of_a_debezium_event() -> None:
-    decoder = Decoder()
+    decoder = DebeziumJsonDecoder()
     change = decoder.decode(KEY, debezium(NOW_US), 0, 0, NOW_MS)
     assert change is not None
     assert change.source_ms is None
@@ -42,7 +42,7 @@ def test_a_time_in_microseconds_is_no_time_of_a_debezium_event() -> None:
 
 
 def test_where_a_feed_ends_by_that_time_the_event_is_refused() -> None:
-    decoder = Decoder(transactions=True)
+    decoder = DebeziumJsonDecoder(transactions=True)
     good = debezium(NOW_MS, transaction=TRANSACTION)
     assert batch(decoder, good, good) == [NOW_MS, NOW_MS]
     with pytest.raises(UndecodableError, match=r"offset 1: source\.ts_ms is 1795228073964000") as raised:
@@ -53,9 +53,9 @@ def test_where_a_feed_ends_by_that_time_the_event_is_refused() -> None:
 def test_milliseconds_are_no_time_of_a_maxwell_event() -> None:
     message = {"database": "d", "table": "t", "type": "insert", "ts": NOW_MS, "data": {"id": 1}}
     key = json.dumps({"database": "d", "table": "t", "pk.id": 1}).encode()
-    (change,) = maxwell_json.Decoder().decode(key, json.dumps(message).encode(), 0, 0, NOW_MS)
+    (change,) = maxwell_json.MaxwellDecoder().decode(key, json.dumps(message).encode(), 0, 0, NOW_MS)
     assert change.source_ms is None
-    (change,) = maxwell_json.Decoder().decode(key, json.dumps(message | {"ts": 7}).encode(), 0, 0, NOW_MS)
+    (change,) = maxwell_json.MaxwellDecoder().decode(key, json.dumps(message | {"ts": 7}).encode(), 0, 0, NOW_MS)
     assert change.source_ms == 7_000
 
 
@@ -66,7 +66,7 @@ def canal(**more: Any) -> bytes:
 
 
 def test_nanoseconds_are_no_time_of_a_canal_event() -> None:
-    decoder = canal_json.Decoder(tidb=False)
+    decoder = canal_json.CanalDecoder(tidb=False)
     (change,) = decoder.decode(None, canal(es=NOW_NS), 0, 0, NOW_MS)
     assert change.source_ms is None
     (change,) = decoder.decode(None, canal(), 0, 1, NOW_MS)
@@ -75,7 +75,7 @@ def test_nanoseconds_are_no_time_of_a_canal_event() -> None:
 
 @pytest.mark.parametrize("ts", [2**64 - 1, TS_MAX + 1, -1])
 def test_a_watermark_or_commit_ts_that_is_no_ts_is_refused(ts: int) -> None:
-    decoder = canal_json.Decoder(tidb=True)
+    decoder = canal_json.CanalDecoder(tidb=True)
     with pytest.raises(ChangeError, match=f"watermarkTs is {ts}"):
         decoder.decode(None, canal(type="TIDB_WATERMARK", _tidb={"watermarkTs": ts}), 0, 0, NOW_MS)
     assert decoder.take_watermarks() == []

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from headgate.formats.change import ChangeError
-from headgate.formats.debezium_json import Decoder
+from headgate.formats.debezium_json import DebeziumJsonDecoder
 from headgate.formats.transactions import (
     End,
     Standing,
@@ -71,7 +71,7 @@ def change(number: int, transaction: str | None, order: int = 1, **more: object)
 
 
 def decoded(*values: dict[str, object] | None, together: bool = True) -> list[TransactionRun]:
-    decoder = Decoder(transactions=True)
+    decoder = DebeziumJsonDecoder(transactions=True)
     raw = [None if value is None else json.dumps(value).encode() for value in values]
     offsets = list(range(10, 10 + len(raw)))
     parts = [slice(0, len(raw))] if together else [slice(n, n + 1) for n in range(len(raw))]
@@ -107,7 +107,7 @@ def test_rows_of_a_snapshot_are_told_apart_from_those_of_an_incremental_one() ->
 
 
 def test_a_decoder_that_is_not_asked_remembers_nothing() -> None:
-    decoder = Decoder()
+    decoder = DebeziumJsonDecoder()
     decoder.decode_batch([b'{"id": 1}'], [json.dumps(change(1, "7:1")).encode()], [0], [1], [1])
     assert decoder.take_runs() == []
 

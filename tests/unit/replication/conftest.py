@@ -36,9 +36,9 @@ class RecordingParts:
     """A feed's parts whose sink remembers the batches, or refuses those of some tables."""
 
     def __init__(self) -> None:
-        self._decoder: Decoder = debezium_json.Decoder()
-        self.made: Callable[[], Decoder] = debezium_json.Decoder
-        self.look: Look = debezium_json.Look()
+        self._decoder: Decoder = debezium_json.DebeziumJsonDecoder()
+        self.made: Callable[[], Decoder] = debezium_json.DebeziumJsonDecoder
+        self.look: Look = debezium_json.DebeziumJsonLook()
         self.decoders: dict[str, Decoder] = {}
         self.shaped: Shaping | None = None
         self.hides = False

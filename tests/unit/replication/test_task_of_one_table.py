@@ -31,9 +31,9 @@ def maxwell_event(table: str, row: dict[str, Any]) -> dict[str, Any]:
 
 
 FORMATS: list[tuple[Callable[[], Decoder], Callable[..., Any], SourceTable, SourceTable]] = [
-    (debezium_json.Decoder, debezium_event, ("d", "s", "mine"), ("d", "s", "other")),
-    (lambda: canal_json.Decoder(tidb=False), canal_event, ("d", "mine"), ("d", "other")),
-    (maxwell_json.Decoder, maxwell_event, ("d", "mine"), ("d", "other")),
+    (debezium_json.DebeziumJsonDecoder, debezium_event, ("d", "s", "mine"), ("d", "s", "other")),
+    (lambda: canal_json.CanalDecoder(tidb=False), canal_event, ("d", "mine"), ("d", "other")),
+    (maxwell_json.MaxwellDecoder, maxwell_event, ("d", "mine"), ("d", "other")),
 ]
 
 
@@ -128,7 +128,7 @@ def test_of_a_spans_tasks_any_tells_the_table(parts: RecordingParts) -> None:
 
 
 def test_a_name_that_no_database_has_is_not_kept(parts: RecordingParts) -> None:
-    topic = Topic(parts, debezium_json.Decoder, debezium_event)
+    topic = Topic(parts, debezium_json.DebeziumJsonDecoder, debezium_event)
     span = topic.read({0: 0}, None, (0, 0, "x" * NAME_LENGTH_MAX))
     assert (span.error_code, span.known_table) == ("change_undecodable", None)
     assert "name of its table is longer than" in str(span.error)

@@ -182,7 +182,7 @@ def test_schemas_that_cannot_be_had_hold_all_tables_of_the_topic(parts: Recordin
 
 
 def test_a_watermark_counts_for_all_tables_of_its_partition(parts: RecordingParts) -> None:
-    parts.look, parts.made = canal_json.look, lambda: canal_json.Decoder(tidb=True, target_ts=10)
+    parts.look, parts.made = canal_json.look, lambda: canal_json.CanalDecoder(tidb=True, target_ts=10)
     parts.target_ts = 10
     rows = [(0, 0, 5, "a"), (0, 1, -6, ""), (0, 2, 7, "b"), (0, 3, 4, "a"), (0, 4, -12, ""), (0, 5, 13, "a")]
     chunks = []

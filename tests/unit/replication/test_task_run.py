@@ -65,7 +65,7 @@ def test_what_stands_before_a_broken_event_is_written_and_its_place_is_the_posit
 
 
 def test_events_whose_schemas_cannot_be_had_wait_and_their_neighbours_do_not(parts: RecordingParts) -> None:
-    class Waiting(debezium_json.Decoder):
+    class Waiting(debezium_json.DebeziumJsonDecoder):
         def decode_batch(self, *columns: Any) -> list[Any]:
             if 7 in columns[3]:
                 raise SchemasUnavailableError("the schema registry at http://r cannot be asked: timed out")
@@ -113,13 +113,13 @@ def test_a_sink_that_gets_nowhere_is_an_error_and_not_a_loop(parts: RecordingPar
 
 @pytest.fixture
 def canal_parts(parts: RecordingParts) -> RecordingParts:
-    parts._decoder = canal_json.Decoder(tidb=True)
+    parts._decoder = canal_json.CanalDecoder(tidb=True)
     return parts
 
 
 def ended_at(parts: RecordingParts, target_ts: int) -> None:
     parts.target_ts = target_ts
-    parts._decoder = canal_json.Decoder(tidb=True, target_ts=target_ts)
+    parts._decoder = canal_json.CanalDecoder(tidb=True, target_ts=target_ts)
 
 
 def test_a_watermark_counts_once_all_before_it_is_at_the_sink(canal_parts: RecordingParts) -> None:
@@ -175,7 +175,7 @@ def traced(rows: Sequence[tuple[int, str | None, int, int]], snapshot: str = "fa
 
 @pytest.fixture
 def traced_parts(parts: RecordingParts) -> RecordingParts:
-    parts._decoder = debezium_json.Decoder(transactions=True)
+    parts._decoder = debezium_json.DebeziumJsonDecoder(transactions=True)
     return parts
 
 

@@ -8,7 +8,7 @@ from headgate.config.feed import FeedSpecError, parse_feed
 from headgate.formats import canal_json, debezium_avro, debezium_json
 from headgate.formats.change import BINARY, CONNECTOR, TEXT_ONLY
 from headgate.replication.feed_parts import FeedParts
-from headgate.sinks.relational.mysql.catalog import Column
+from headgate.sinks.relational.mysql.catalog import MysqlSinkColumn
 from headgate.sinks.relational.mysql.values import column_text as mysql_text
 from headgate.sinks.relational.postgresql.values import column_text as postgresql_text
 from headgate.sinks.relational.text import ColumnText
@@ -22,7 +22,7 @@ def columns(meaning: str | None, mode: str | None) -> list[tuple[ColumnText, str
     """A binary column of each sink, and what stands before the digits there."""
     return [
         (postgresql_text("bytea", meaning, "mysql", mode), "\\x"),
-        (mysql_text(Column("varbinary(9)", "varbinary", None, None), meaning, "mysql", mode), ""),
+        (mysql_text(MysqlSinkColumn("varbinary(9)", "varbinary", None, None), meaning, "mysql", mode), ""),
     ]
 
 
@@ -73,7 +73,7 @@ def test_what_the_feed_says_of_bytes_goes_along_with_the_events() -> None:
     after = '{"field":"after","type":"struct","fields":[{"field":"id","type":"int32"}]}'
     schema = f'{{"type":"struct","fields":[{after}]}}'
     payload = '{"op":"c","after":{"id":1},"source":{"connector":"mysql"}}'
-    decoder = debezium_json.Decoder(binary="hex")
+    decoder = debezium_json.DebeziumJsonDecoder(binary="hex")
     for value in (payload, f'{{"schema":{schema},"payload":{payload}}}'):
         for _ in range(2):
             (change, tombstone) = decoder.decode_batch(
@@ -82,7 +82,7 @@ def test_what_the_feed_says_of_bytes_goes_along_with_the_events() -> None:
             assert change.semantics is not None
             assert change.semantics[BINARY] == "hex"
             assert tombstone.semantics == change.semantics
-    bare = debezium_json.Decoder().decode(b'{"id":1}', payload.encode(), 0, 1, 2)
+    bare = debezium_json.DebeziumJsonDecoder().decode(b'{"id":1}', payload.encode(), 0, 1, 2)
     assert bare is not None
     assert bare.semantics == {CONNECTOR: "mysql"}
 
@@ -92,12 +92,14 @@ def test_avro_and_canal_tell_it_too() -> None:
     envelope = (
         f'{{"type":"record","name":"E","fields":[{{"name":"op","type":"string"}},{{"name":"after","type":{row}}}]}}'
     )
-    decoder = debezium_avro.Decoder({1: envelope, 2: row}.__getitem__, binary="hex")
+    decoder = debezium_avro.DebeziumAvroDecoder({1: envelope, 2: row}.__getitem__, binary="hex")
     change = decoder.decode(b"\x00\x00\x00\x00\x02\x02", b"\x00\x00\x00\x00\x01\x02c\x02", 0, 1, 2)
     assert change is not None
     assert change.semantics == {"id": "int32", BINARY: "hex"}
     message = b'{"type":"INSERT","database":"d","table":"t","pkNames":["id"],"mysqlType":{"id":"int","t":"text"},'
-    (canal,) = canal_json.Decoder(tidb=False).decode(None, message + b'"data":[{"id":"1","t":"deadbeef"}]}', 0, 1, 2)
+    (canal,) = canal_json.CanalDecoder(tidb=False).decode(
+        None, message + b'"data":[{"id":"1","t":"deadbeef"}]}', 0, 1, 2
+    )
     assert canal.semantics == {BINARY: TEXT_ONLY}
 
 

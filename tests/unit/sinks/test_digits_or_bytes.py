@@ -15,7 +15,7 @@ from headgate.formats.decimal_bytes import is_base64
 from headgate.sinks.lake.values import reader_of
 from headgate.sinks.relational.forms import NUMBERS as NUMBERS_FORM
 from headgate.sinks.relational.forms import without_base64
-from headgate.sinks.relational.mysql.catalog import Column
+from headgate.sinks.relational.mysql.catalog import MysqlSinkColumn
 from headgate.sinks.relational.mysql.values import column_text as mysql_text
 from headgate.sinks.relational.postgresql.values import column_text as postgresql_text
 from headgate.sinks.relational.text import ColumnText
@@ -28,7 +28,7 @@ NUMBERS = ("123", "12345", "12.34", "-123", "-1234", "0.00")
 
 
 def columns(meaning: str | None, connector: str | None, mode: str | None, *, in_key: bool = False) -> list[ColumnText]:
-    of_mysql = [Column(declared, re.split(r"[( ]", declared)[0], None, None) for declared in MYSQL]
+    of_mysql = [MysqlSinkColumn(declared, re.split(r"[( ]", declared)[0], None, None) for declared in MYSQL]
     return [
         *(postgresql_text(declared, meaning, connector, None, mode, in_key=in_key) for declared in POSTGRESQL),
         *(mysql_text(column, meaning, connector, None, mode, in_key=in_key) for column in of_mysql),
@@ -83,7 +83,7 @@ def test_arrays_have_the_same_elements() -> None:
 
 def test_what_the_feed_says_of_decimals_goes_along_with_events_without_schemas() -> None:
     payload = b'{"op":"c","after":{"id":1},"source":{"connector":"mysql"}}'
-    change = debezium_json.Decoder(decimals="string").decode(b'{"id":1}', payload, 0, 1, 2)
+    change = debezium_json.DebeziumJsonDecoder(decimals="string").decode(b'{"id":1}', payload, 0, 1, 2)
     assert change is not None
     assert change.semantics == {CONNECTOR: "mysql", DECIMALS: "string"}
 

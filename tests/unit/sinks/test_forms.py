@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headgate.sinks.relational.mysql import forms as mysql_forms
-from headgate.sinks.relational.mysql.catalog import Column
+from headgate.sinks.relational.mysql.catalog import MysqlSinkColumn
 from headgate.sinks.relational.mysql.values import column_text as mysql_text
 from headgate.sinks.relational.postgresql import forms as postgresql_forms
 from headgate.sinks.relational.postgresql.values import column_text as postgresql_text
@@ -60,7 +60,7 @@ def test_a_type_of_postgresql_is_judged(declared: str) -> None:
 @pytest.mark.parametrize("declared", sorted(types_of(4)))
 def test_a_type_of_mysql_is_judged(declared: str) -> None:
     kind = re.split(r"[( ]", declared.replace("boolean", "tinyint(1)"))[0]
-    assert kind in EXACT or mysql_text(Column(declared, kind, "utf8mb4", None), None).checks_strings, declared
+    assert kind in EXACT or mysql_text(MysqlSinkColumn(declared, kind, "utf8mb4", None), None).checks_strings, declared
 
 
 @pytest.mark.parametrize("texts", [["2026-01-01", "now"], ["2026-01-01", None, "now"], ["now"]])
@@ -102,7 +102,7 @@ def test_no_form_matches_across_texts() -> None:
 
 @pytest.mark.parametrize("text", ["0000-00-00", "2026-00-01", "2026-01-00", "0000-01-01"])
 def test_a_zero_date_says_so(text: str) -> None:
-    mysql = [mysql_text(Column(kind, kind, None, None), None) for kind in ("date", "datetime", "timestamp")]
+    mysql = [mysql_text(MysqlSinkColumn(kind, kind, None, None), None) for kind in ("date", "datetime", "timestamp")]
     for column in (postgresql_text("date", None), postgresql_text("timestamp without time zone", None), *mysql):
         with pytest.raises(NotTextError, match="zero date"):
             column.fields([text], {str})

@@ -7,7 +7,7 @@ from base64 import b64encode
 
 import pytest
 
-from headgate.sinks.relational.mysql.catalog import Column
+from headgate.sinks.relational.mysql.catalog import MysqlSinkColumn
 from headgate.sinks.relational.mysql.values import column_text
 from headgate.sinks.relational.times import NotTextError
 
@@ -20,7 +20,7 @@ TWELVE_FIFTY = b64encode((1250).to_bytes(2, "big")).decode()
 
 def text(declared: str, meaning: str | None, value: object) -> str | None:
     kind = declared.partition("(")[0].partition(" ")[0]
-    return column_text(Column(declared, kind, None, None), meaning).plain(value)
+    return column_text(MysqlSinkColumn(declared, kind, None, None), meaning).plain(value)
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ def test_a_set_may_be_a_list_of_labels() -> None:
     assert text("set('a','b','c')", None, []) == ""
 
 
-def of(declared: str) -> Column:
-    return Column(declared, re.split(r"[( ]", declared)[0], None, None)
+def of(declared: str) -> MysqlSinkColumn:
+    return MysqlSinkColumn(declared, re.split(r"[( ]", declared)[0], None, None)
 
 
 def from_connector(connector: str, declared: str, value: object, meaning: str | None = None) -> str | None:
@@ -196,7 +196,7 @@ def test_what_may_be_an_unsigned_number_wrapped_around_is_refused(declared: str)
             from_connector(connector, declared, -1, "int64")
         assert from_connector(connector, declared, 2**63 - 1, "int64") == str(2**63 - 1)
     with pytest.raises(NotTextError, match="wrapped around"):
-        column_text(Column(declared, declared.split("(", maxsplit=1)[0], None, None), None, "mysql").fields(
+        column_text(MysqlSinkColumn(declared, declared.split("(", maxsplit=1)[0], None, None), None, "mysql").fields(
             [1, -1], {int}
         )
     assert from_connector("postgresql", declared, -1, "int64") == "-1"

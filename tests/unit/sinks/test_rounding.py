@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from headgate.sinks.relational.mysql.catalog import Column
+from headgate.sinks.relational.mysql.catalog import MysqlSinkColumn
 from headgate.sinks.relational.mysql.values import column_text as mysql_text
 from headgate.sinks.relational.postgresql.values import column_text as postgresql_text
 from headgate.sinks.relational.text import ColumnText
@@ -20,7 +20,7 @@ DEC_LONG: Final = (9_007_199_254_740_993_00).to_bytes(8, "big")
 
 
 def mysql(declared: str, meaning: str | None = None, **options: bool) -> ColumnText:
-    return mysql_text(Column(declared, re.split(r"[( ]", declared)[0], None, None), meaning, **options)
+    return mysql_text(MysqlSinkColumn(declared, re.split(r"[( ]", declared)[0], None, None), meaning, **options)
 
 
 PG, MY = postgresql_text, mysql

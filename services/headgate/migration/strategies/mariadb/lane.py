@@ -51,7 +51,7 @@ from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
 from headgate.migration.strategies.online.range_work import position_of
 from headgate.records.identifiers import show_identifier
 from headgate.records.migration import Artifact
-from headgate.sinks.relational.mysql.catalog import Column as SinkColumn
+from headgate.sinks.relational.mysql.catalog import MysqlSinkColumn
 from headgate.sinks.relational.mysql.values import column_text
 from headgate.sources.origin import Origin
 
@@ -333,7 +333,7 @@ class MariadbLane:
         for old, _ in plan.held.key:
             declared = key_type(plan.held.before, old)
             kind = kind_of(Column(old, declared))
-            column = SinkColumn(declared, kind, None, None)
+            column = MysqlSinkColumn(declared, kind, None, None)
             text = column_text(
                 column, told.get(old), told.get(CONNECTOR), told.get(BINARY), told.get(DECIMALS), in_key=True
             )

@@ -14,7 +14,7 @@ from headgate.migration.strategies.contract import DatabaseUnavailableError, Ref
 from headgate.migration.strategies.postgresql.sessions import schema_of
 from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
 from headgate.sinks.relational.postgresql.catalog import check_database
-from headgate.sinks.relational.postgresql.connection import PostgresSession
+from headgate.sinks.relational.postgresql.connection import PostgresSinkSession
 from headgate.sinks.relational.rights import RightsMissingError
 
 __all__ = ["check_new_objects", "check_rights", "relations_of"]
@@ -136,7 +136,7 @@ WHERE nspname = %(schema)s AND relname = %(table)s AND relkind IN ('r', 'p')
 def _of_sink(session: BoundedConnection) -> Iterator[Lacking]:
     """Of the feed into the copy, whose sink is the same connection: as the sink itself judges."""
     try:
-        check_database(PostgresSession(session))
+        check_database(PostgresSinkSession(session))
     except RightsMissingError as error:
         yield from ((error.lacks.removeprefix("no right "), grant) for grant in error.grants)
     except SinkUnavailableError as error:

@@ -13,17 +13,17 @@ import msgspec
 from headgate.databases.faults import Fault
 from headgate.databases.mysql.catalogue import MysqlForm, read_form
 from headgate.databases.mysql.errors import UNAVAILABLE, MysqlError, errno, fault_of, message
-from headgate.databases.mysql.session import MysqlSession as AnySession
+from headgate.databases.mysql.session import MysqlSession
 from headgate.databases.mysql.sql import NAME_CHARACTERS_MAX, quoted
 from headgate.databases.mysql.types import declared_in_full
 from headgate.records.identifiers import split_table, table_spelling
 from headgate.records.slices import slice_of, with_slice
 from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
-from headgate.sinks.relational.mysql.connection import MysqlSession
+from headgate.sinks.relational.mysql.connection import MysqlSinkSession
 from headgate.sinks.relational.rights import RightsMissingError
 from headgate.sinks.relational.table import Table, check_generated, check_slice, nearest, without_key
 
-__all__ = ["DATABASE", "Column", "account", "check_database", "load_table", "read_version"]
+__all__ = ["DATABASE", "MysqlSinkColumn", "account", "check_database", "load_table", "read_version"]
 
 DATABASE: Final = "headgate"
 """Where bookkeeping and staged rows are: a database of our own on the same server."""
@@ -61,7 +61,7 @@ _NOT_TEXT: Final = frozenset({"uuid", "inet4", "inet6"})
 """Types that have a character set in the catalog, and are not texts."""
 
 
-class Column(msgspec.Struct, frozen=True):
+class MysqlSinkColumn(msgspec.Struct, frozen=True):
     """A writable column: ``declared`` as the server prints its type, ``kind`` the type's bare name.
 
     ``replaces_null``: the server writes something else for NULL, as into ``timestamp`` and ``AUTO_INCREMENT`` that are
@@ -107,7 +107,7 @@ class Column(msgspec.Struct, frozen=True):
         return declared_in_full(self.declared, charset, self.collation)
 
 
-def load_table(session: MysqlSession, name: str, keyless: bool = False) -> Table[Column]:
+def load_table(session: MysqlSinkSession, name: str, keyless: bool = False) -> Table[MysqlSinkColumn]:
     """The table, proven to exist, to have a key and to be writable by Headgate. SinkRefusedError contains what to do.
 
     With ``keyless`` it may be without key. It is locked against being altered or renamed during the lookup: the catalog
@@ -119,7 +119,7 @@ def load_table(session: MysqlSession, name: str, keyless: bool = False) -> Table
         return _described(session, name, database, relation, keyless=keyless)
 
 
-def _hold_form(session: MysqlSession, identifier: str) -> None:
+def _hold_form(session: MysqlSinkSession, identifier: str) -> None:
     """Until the transaction ends, by the lock that writing takes: a weaker one, raised later, would deadlock.
 
     What can be neither written nor read has no form to hold: it is refused for that.
@@ -135,8 +135,8 @@ def _hold_form(session: MysqlSession, identifier: str) -> None:
 
 
 def _described(
-    session: MysqlSession, name: str, database: str | None, relation: str, *, keyless: bool
-) -> Table[Column]:
+    session: MysqlSinkSession, name: str, database: str | None, relation: str, *, keyless: bool
+) -> Table[MysqlSinkColumn]:
     found = session.execute(_TABLE, (database, relation))
     if not found:
         if database is None and session.execute("SELECT DATABASE()") == [(None,)]:
@@ -155,7 +155,7 @@ def _described(
     version = read_version(session, identifier)  # before the rest: what is newer than it shows later
     form = read_form(session.execute, database, relation, is_mariadb=session.is_mariadb)
     columns = {
-        column.name: Column(
+        column.name: MysqlSinkColumn(
             column.type,
             column.kind,
             column.charset,
@@ -193,7 +193,7 @@ def _described(
     return table
 
 
-def _not_there(session: MysqlSession, name: str, identifier: str | None) -> SinkRefusedError:
+def _not_there(session: MysqlSinkSession, name: str, identifier: str | None) -> SinkRefusedError:
     """The table does not exist, or cannot be seen: why, if its name is too long, or which one was perhaps meant."""
     for part in filter(None, split_table(name)):
         if len(part) > NAME_CHARACTERS_MAX:
@@ -209,7 +209,7 @@ def _not_there(session: MysqlSession, name: str, identifier: str | None) -> Sink
     return RightsMissingError(f"{lacks}, or grant the rights to it", [grant])
 
 
-def read_version(session: MysqlSession, identifier: str) -> str:
+def read_version(session: MysqlSinkSession, identifier: str) -> str:
     """What differs after any alteration of the table of that quoted name: its whole definition.
 
     0.09 ms, where a whole look takes 1.4 ms (20 columns, measured).
@@ -232,7 +232,7 @@ def _keys(form: MysqlForm, name: str, *, keyless: bool) -> tuple[tuple[str, ...]
     return key.columns, len(form.keys) > 1
 
 
-def _check_rights(session: MysqlSession, table: Table[Column]) -> None:
+def _check_rights(session: MysqlSinkSession, table: Table[MysqlSinkColumn]) -> None:
     target, column = table.identifier, quoted(next(iter(table.columns)))
     columns, nulls = ", ".join(map(quoted, table.columns)), ", ".join(["NULL"] * len(table.columns))
     tries = {
@@ -257,14 +257,14 @@ def _check_rights(session: MysqlSession, table: Table[Column]) -> None:
         raise RightsMissingError(f"no right to {rights} on table {table.name}", [grant])
 
 
-def account(session: AnySession) -> str:
+def account(session: MysqlSession) -> str:
     """The session's user, as GRANT names it."""
     ((user,),) = session.execute("SELECT CURRENT_USER()")
     name, _, host = str(user).rpartition("@")
     return f"'{name}'@'{host}'"
 
 
-def check_database(session: MysqlSession) -> None:
+def check_database(session: MysqlSinkSession) -> None:
     """Check that this server may keep progress and stage rows; SinkRefusedError contains what to grant or to set."""
     ((read_only, log_bin, log_format, lenient),) = session.execute(
         "SELECT @@global.read_only, @@log_bin, @@binlog_format, @@local_infile"

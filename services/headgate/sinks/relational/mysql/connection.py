@@ -13,7 +13,7 @@ from headgate.databases.mysql.address import address_of, parse_address
 from headgate.sinks.contract import Claim, SinkUnavailableError
 from headgate.sinks.relational.session import RelationalSettings, as_sink_errors
 
-__all__ = ["MysqlSession", "connect", "sink_address"]
+__all__ = ["MysqlSinkSession", "connect", "sink_address"]
 
 WRITER_LOCK_SECONDS: Final = 30
 """When another session (an ALTER TABLE, for example) holds a lock longer, the batch fails and the lane tries again."""
@@ -31,7 +31,7 @@ _ISOLATION: Final = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 # rounded decimal does not warn, so that every warning is a value that was not taken as it is.
 
 
-class MysqlSession(database.MysqlSession):
+class MysqlSinkSession(database.MysqlSession):
     """A session of a sink: the database's, with a token that shows others that it is alive."""
 
     token: str | None = None
@@ -58,12 +58,14 @@ def sink_address(dsn: str) -> Address:
         return address_of(dsn)
 
 
-def connect(settings: RelationalSettings) -> MysqlSession:
+def connect(settings: RelationalSettings) -> MysqlSinkSession:
     """A new session, set up as everything here expects it. Raises SinkError."""
     # No session can leave out triggers. They recognise ours by @headgate (docs/target-tables.md).
     ours = f"SET SESSION foreign_key_checks = {int(settings.foreign_keys)}, @headgate = 1"
     with as_sink_errors():
         target = settings.target
-        session = database.open_session(target, MysqlSession, settings=(_SETTINGS, _ISOLATION, ours), counts_found=True)
+        session = database.open_session(
+            target, MysqlSinkSession, settings=(_SETTINGS, _ISOLATION, ours), counts_found=True
+        )
     session.loads = parse_address(target.dsn).bulk == "load"
     return session

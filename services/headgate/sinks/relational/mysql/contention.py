@@ -8,7 +8,7 @@ from headgate.databases.mysql.errors import MysqlError, errno, message
 from headgate.records.control import Epoch
 from headgate.sinks.contract import Claim, SinkError, SinkRefusedError
 from headgate.sinks.relational.dialect import SIBLING_SECONDS
-from headgate.sinks.relational.mysql.connection import MysqlSession, connect
+from headgate.sinks.relational.mysql.connection import MysqlSinkSession, connect
 from headgate.sinks.relational.mysql.progress import MysqlProgress
 from headgate.sinks.relational.session import RelationalSettings
 
@@ -34,7 +34,7 @@ WHERE m.processlist_id = %s ORDER BY b.processlist_id
 """
 
 
-def connect_watcher(settings: RelationalSettings) -> MysqlSession:
+def connect_watcher(settings: RelationalSettings) -> MysqlSinkSession:
     """See Dialect: a session that reads what is not committed."""
     session = connect(settings)
     session.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
@@ -42,8 +42,8 @@ def connect_watcher(settings: RelationalSettings) -> MysqlSession:
 
 
 def end_blockers(  # noqa: PLR0917 - see Dialect
-    watching: MysqlSession,
-    blocked: MysqlSession,
+    watching: MysqlSinkSession,
+    blocked: MysqlSinkSession,
     claim: Claim,
     table: str,
     over_at: Callable[[Epoch], bool],
@@ -73,7 +73,7 @@ def end_blockers(  # noqa: PLR0917 - see Dialect
     return _who_blocks(watching, blocked)
 
 
-def _who_blocks(watching: MysqlSession, blocked: MysqlSession) -> list[str]:
+def _who_blocks(watching: MysqlSinkSession, blocked: MysqlSinkSession) -> list[str]:
     """Who has what we wait for; nothing where this user may not see it."""
     with suppress(MysqlError):
         found = watching.execute(_WHO if watching.is_mariadb else _WHO_MYSQL, (blocked.id,))
@@ -81,7 +81,7 @@ def _who_blocks(watching: MysqlSession, blocked: MysqlSession) -> list[str]:
     return []
 
 
-def cancel(settings: RelationalSettings, blocked: MysqlSession) -> None:
+def cancel(settings: RelationalSettings, blocked: MysqlSinkSession) -> None:
     """See Dialect."""
     with suppress(MysqlError, SinkError), closing(connect(settings)) as other:
         other.execute(f"KILL {blocked.id}")

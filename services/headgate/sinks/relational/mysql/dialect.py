@@ -6,8 +6,8 @@ from headgate.databases.mysql.address import SCHEMES
 from headgate.databases.mysql.errors import MysqlError, fault_of
 from headgate.sinks.registry import SinkPlug
 from headgate.sinks.relational.dialect import Dialect
-from headgate.sinks.relational.mysql.catalog import Column, check_database, load_table
-from headgate.sinks.relational.mysql.connection import MysqlSession, connect, sink_address
+from headgate.sinks.relational.mysql.catalog import MysqlSinkColumn, check_database, load_table
+from headgate.sinks.relational.mysql.connection import MysqlSinkSession, connect, sink_address
 from headgate.sinks.relational.mysql.contention import cancel, connect_watcher, end_blockers
 from headgate.sinks.relational.mysql.faults import sink_error, words_of
 from headgate.sinks.relational.mysql.firing import firing
@@ -19,7 +19,7 @@ from headgate.sinks.relational.sink import RelationalSink
 
 __all__ = ["SINK", "MysqlSink"]
 
-_MYSQL: Final = Dialect[MysqlSession, Column, MysqlError](
+_MYSQL: Final = Dialect[MysqlSinkSession, MysqlSinkColumn, MysqlError](
     error=MysqlError,
     connect=connect,
     check_database=check_database,
@@ -46,7 +46,7 @@ _MYSQL: Final = Dialect[MysqlSession, Column, MysqlError](
 )
 
 
-class MysqlSink(RelationalSink[MysqlSession, Column, MysqlError]):
+class MysqlSink(RelationalSink[MysqlSinkSession, MysqlSinkColumn, MysqlError]):
     """A MySQL or MariaDB server as a sink."""
 
     def __init__(self, settings: RelationalSettings, *, keeps_session: bool = False) -> None:

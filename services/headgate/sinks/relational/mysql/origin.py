@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from headgate.databases.mysql.errors import MysqlError, errno
-from headgate.databases.mysql.session import MysqlSession as AnySession
+from headgate.databases.mysql.session import MysqlSession
 from headgate.records.identifiers import show_identifier
 from headgate.sinks.relational.mysql.catalog import load_table
-from headgate.sinks.relational.mysql.connection import MysqlSession
+from headgate.sinks.relational.mysql.connection import MysqlSinkSession
 
 __all__ = ["read_own_id", "read_published"]
 
@@ -19,7 +19,7 @@ _UNKNOWN_VARIABLE: Final = 1193
 _READS_THE_LOG: Final = "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
 
 
-def read_own_id(session: AnySession) -> str | None:
+def read_own_id(session: MysqlSession) -> str | None:
     """Server and the address's database, by which bare table names are found; None from servers without identity."""
     try:
         ((server,),) = session.execute(f"SELECT @@{'server_uid' if session.is_mariadb else 'server_uuid'}")
@@ -31,7 +31,7 @@ def read_own_id(session: AnySession) -> str | None:
     return f"mysql/{server}/{database or ''}"
 
 
-def read_published(session: MysqlSession, database: str, tables: Sequence[str]) -> list[str]:
+def read_published(session: MysqlSinkSession, database: str, tables: Sequence[str]) -> list[str]:
     """Those of ``tables`` that are in ``database``, as its events name them, if a client reads the server's log.
 
     Another user's reader is seen only with the PROCESS privilege.

@@ -8,7 +8,7 @@ from headgate.records.control import Epoch
 from headgate.records.identifiers import split_table, table_spelling
 from headgate.records.slices import with_slice
 from headgate.sinks.contract import Claim, FeedIdentity, SinkRefusedError
-from headgate.sinks.relational.mysql.connection import MysqlSession
+from headgate.sinks.relational.mysql.connection import MysqlSinkSession
 from headgate.sinks.relational.progress import Progress, claimed_rows
 
 __all__ = ["MysqlProgress"]
@@ -18,10 +18,10 @@ _FOUND: Final = (
 )
 
 
-class MysqlProgress(Progress[MysqlSession]):
+class MysqlProgress(Progress[MysqlSinkSession]):
     """Who locks a row is written in it: the session proves that it lives (see contention)."""
 
-    def __init__(self, session: MysqlSession) -> None:
+    def __init__(self, session: MysqlSinkSession) -> None:
         super().__init__(session, tables := MysqlProgressTables(session))
         self._tables = tables
 

@@ -17,8 +17,8 @@ from headgate.databases.mysql.sql import literal, quoted
 from headgate.databases.mysql.types import line_octets
 from headgate.formats.change import ChangeError
 from headgate.sinks.relational.grouping import Group, StagedTexts, UnwritableError
-from headgate.sinks.relational.mysql.catalog import DATABASE, Column, read_version
-from headgate.sinks.relational.mysql.connection import MysqlSession
+from headgate.sinks.relational.mysql.catalog import DATABASE, MysqlSinkColumn, read_version
+from headgate.sinks.relational.mysql.connection import MysqlSinkSession
 from headgate.sinks.relational.mysql.faults import remedy_of
 from headgate.sinks.relational.mysql.values import NUMBERS_SENT, SENT_AS_HEX, column_text
 from headgate.sinks.relational.remedies import advised
@@ -36,7 +36,7 @@ _PLACE: Final = re.compile(r".*column '?(?:`[^`]*`\.)*[`']?(?P<column>.+?)[`']? 
 """Matched at the text's end: a value may precede it, with any content."""
 
 
-class MysqlStage(Stage[MysqlSession, Column]):
+class MysqlStage(Stage[MysqlSinkSession, MysqlSinkColumn]):
     """See Stage."""
 
     def _create(self, name: str) -> None:
@@ -67,7 +67,7 @@ class MysqlStage(Stage[MysqlSession, Column]):
             self.session.execute(f"DELETE FROM {self._stage}")  # without a WHERE it costs nothing, and commits nothing
         self._is_filled = True
 
-    def _column_text(self, column: Column, told: Told, *, in_key: bool) -> ColumnText:
+    def _column_text(self, column: MysqlSinkColumn, told: Told, *, in_key: bool) -> ColumnText:
         return column_text(column, *told, in_key=in_key, rounds=self.rounds)
 
     def _send(self, number: int, group: Group, used: Sequence[int]) -> None:

@@ -24,7 +24,7 @@ from headgate.formats.decimal_bytes import UNSIGNED_DIGITS, may_be_bytes
 from headgate.formats.time_units import MICROS, MILLIS
 from headgate.sinks.relational.keys import unpadded
 from headgate.sinks.relational.logical import logical_json, logical_text
-from headgate.sinks.relational.mysql.catalog import Column
+from headgate.sinks.relational.mysql.catalog import MysqlSinkColumn
 from headgate.sinks.relational.mysql.forms import form_of, room_of
 from headgate.sinks.relational.rounding import (
     at_floating,
@@ -280,13 +280,13 @@ def _geometry(value: object) -> str:
     return f"{srid.to_bytes(4, 'little').hex()}{wkb.hex()}"
 
 
-def _is_fine(column: Column) -> bool | None:
+def _is_fine(column: MysqlSinkColumn) -> bool | None:
     """Whether a time column has parts below a millisecond; None where it was declared without a precision."""
     precision = _PRECISION.search(column.declared)
     return None if precision is None else int(precision[1]) > _ADAPTIVE_MILLIS_PRECISION
 
 
-def _unit(column: Column, meaning: str | None) -> int | None:
+def _unit(column: MysqlSinkColumn, meaning: str | None) -> int | None:
     """Units per second of a number in this column; None if a schema declares that it is not a time."""
     if meaning is not None:
         return MICROS if meaning == DURATION and column.kind == "time" else PER_SECOND.get(meaning)
@@ -297,7 +297,7 @@ def _unit(column: Column, meaning: str | None) -> int | None:
 
 
 def _converter(  # noqa: PLR0911 - one case per type
-    column: Column, meaning: str | None, connector: str | None, binary: str | None, *, in_key: bool
+    column: MysqlSinkColumn, meaning: str | None, connector: str | None, binary: str | None, *, in_key: bool
 ) -> tuple[ToText, bool]:
     """How a value becomes text, and whether strings already are that text."""
     kind = column.kind
@@ -328,12 +328,12 @@ def _converter(  # noqa: PLR0911 - one case per type
     return (partial(_text, kind), True) if logical is None else (logical, False)
 
 
-def _width(column: Column) -> int:
+def _width(column: MysqlSinkColumn) -> int:
     digits = _DIGITS.search(column.declared)
     return int(digits[0]) if digits is not None else 1
 
 
-def _time_converter(column: Column, meaning: str | None, connector: str | None) -> ToText:
+def _time_converter(column: MysqlSinkColumn, meaning: str | None, connector: str | None) -> ToText:
     kind = column.kind
     if kind == "date":
         return partial(_date, meaning)
@@ -344,7 +344,7 @@ def _time_converter(column: Column, meaning: str | None, connector: str | None) 
     return partial(_time, _unit(column, meaning))
 
 
-def _holds_unsigned(column: Column) -> bool:
+def _holds_unsigned(column: MysqlSinkColumn) -> bool:
     """Whether the column takes every ``bigint unsigned``."""
     if column.kind == "decimal":
         digits = [int(number) for number in _DIGITS.findall(column.declared)]
@@ -353,7 +353,7 @@ def _holds_unsigned(column: Column) -> bool:
 
 
 def column_text(
-    column: Column,
+    column: MysqlSinkColumn,
     meaning: str | None,
     connector: str | None = None,
     binary: str | None = None,
@@ -390,7 +390,9 @@ def column_text(
     )
 
 
-def _kept_text(column: Column, to_text: ToText, meaning: str | None, *, in_key: bool) -> tuple[ToText, LosesAny | None]:
+def _kept_text(
+    column: MysqlSinkColumn, to_text: ToText, meaning: str | None, *, in_key: bool
+) -> tuple[ToText, LosesAny | None]:
     """The same without values that the column would change, and a search for texts that it would."""
     kind = column.kind
     numbers = [int(number) for number in _DIGITS.findall(column.declared)]

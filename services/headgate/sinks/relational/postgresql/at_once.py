@@ -19,8 +19,8 @@ from headgate.databases.postgresql.sql import quoted
 from headgate.formats.reducing import Reduced
 from headgate.sinks.contract import ChangeBatch
 from headgate.sinks.relational.grouping import Group, Merged, UnwritableError
-from headgate.sinks.relational.postgresql.catalog import VERSION, Column
-from headgate.sinks.relational.postgresql.connection import PostgresSession
+from headgate.sinks.relational.postgresql.catalog import VERSION, PostgresSinkColumn
+from headgate.sinks.relational.postgresql.connection import PostgresSinkSession
 from headgate.sinks.relational.postgresql.faults import sink_error
 from headgate.sinks.relational.postgresql.progress import PostgresProgress
 from headgate.sinks.relational.postgresql.staging import STAGED_AS
@@ -43,7 +43,10 @@ _NUL: Final = "\x00"
 
 
 def apply_at_once(
-    session: PostgresSession, stage: Stage[PostgresSession, Column], batch: ChangeBatch, reduced: Reduced
+    session: PostgresSinkSession,
+    stage: Stage[PostgresSinkSession, PostgresSinkColumn],
+    batch: ChangeBatch,
+    reduced: Reduced,
 ) -> Merged | None:
     """Apply the batch; None, and nothing has happened, if it has to go the ordinary way. Raises PostgresError."""
     try:
@@ -73,7 +76,9 @@ def apply_at_once(
     return Merged(len(reduced.upserts) if batch.changes else 0, 0, 0)
 
 
-def _is_as_told(stage: Stage[PostgresSession, Column], reduced: Reduced, answers: Sequence[Answer]) -> bool:
+def _is_as_told(
+    stage: Stage[PostgresSinkSession, PostgresSinkColumn], reduced: Reduced, answers: Sequence[Answer]
+) -> bool:
     """Whether the table is what the rows were written for, and all of them are there, each under its own key."""
     rows, version = len(reduced.upserts), str(answers[-1][1][0][0])
     written, found = (answers[-3][0], answers[-2][1][0][0]) if stage.fires else (answers[-2][0], rows)
@@ -81,7 +86,10 @@ def _is_as_told(stage: Stage[PostgresSession, Column], reduced: Reduced, answers
 
 
 def _statements(
-    session: PostgresSession, stage: Stage[PostgresSession, Column], batch: ChangeBatch, reduced: Reduced
+    session: PostgresSinkSession,
+    stage: Stage[PostgresSinkSession, PostgresSinkColumn],
+    batch: ChangeBatch,
+    reduced: Reduced,
 ) -> list[str] | None:
     """All but BEGIN and COMMIT; None if the batch is not simply rows to insert or replace. Raises NotTextError."""
     table, literal = stage.table, session.literal
@@ -96,7 +104,9 @@ def _statements(
     return statements
 
 
-def _insert(session: PostgresSession, stage: Stage[PostgresSession, Column], reduced: Reduced) -> list[str] | None:
+def _insert(
+    session: PostgresSinkSession, stage: Stage[PostgresSinkSession, PostgresSinkColumn], reduced: Reduced
+) -> list[str] | None:
     """The INSERT; where a trigger fires, also a statement that counts the rows that are there under their keys."""
     table = stage.table
     if reduced.truncate or reduced.deletes or len(reduced.upserts) > ROWS_MAX or not table.key or table.folding:
@@ -128,14 +138,14 @@ def _insert(session: PostgresSession, stage: Stage[PostgresSession, Column], red
     return [insert, f"SELECT count(*) FROM {table.rows} WHERE ({', '.join(map(quoted, table.key))}) IN ({keys})"]
 
 
-def _takes(stage: Stage[PostgresSession, Column], group: Group) -> bool:
+def _takes(stage: Stage[PostgresSinkSession, PostgresSinkColumn], group: Group) -> bool:
     """Whether the target has all columns, each as it is staged."""
     table = stage.table
     known = all(column in table.columns or column in table.generated for column in group.columns)
     return known and not any(str(table.columns.get(column)) in STAGED_AS for column in group.columns)
 
 
-def _written(session: PostgresSession, text: str | None) -> str:
+def _written(session: PostgresSinkSession, text: str | None) -> str:
     if text is None:
         return "NULL"
     if _NUL in text:

@@ -17,12 +17,12 @@ from headgate.databases.postgresql.sql import quoted
 from headgate.records.identifiers import split_table, table_spelling
 from headgate.records.slices import slice_of, with_slice
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
-from headgate.sinks.relational.postgresql.connection import PostgresSession
+from headgate.sinks.relational.postgresql.connection import PostgresSinkSession
 from headgate.sinks.relational.postgresql.forms import keeps_keys
 from headgate.sinks.relational.rights import RightsMissingError
 from headgate.sinks.relational.table import Equality, Table, check_generated, check_slice, nearest, without_key
 
-__all__ = ["VERSION", "Column", "check_database", "found_name", "load_table", "read_version"]
+__all__ = ["VERSION", "PostgresSinkColumn", "check_database", "found_name", "load_table", "read_version"]
 
 _TABLE: Final = """
 SELECT c.relkind::text, row_security_active(c.oid), has_schema_privilege(c.relnamespace, 'USAGE'),
@@ -96,13 +96,13 @@ FROM pg_class c WHERE c.oid = to_regclass(%s)
 """
 
 
-def found_name(session: PostgresSession, name: str) -> str | None:
+def found_name(session: PostgresSinkSession, name: str) -> str | None:
     """``Table.name`` of the table that ``name`` stands for now, None if there is none."""
     found = find_table(session.execute, session.path, name)
     return None if found is None else table_spelling(found[1], found[2])
 
 
-class Column(msgspec.Struct, frozen=True):
+class PostgresSinkColumn(msgspec.Struct, frozen=True):
     """A writable column: ``declared`` as ``format_type`` prints its type, or the type that its domain is made of.
 
     ``holds_times``: the type is a date or a time, or has one in it.
@@ -115,7 +115,7 @@ class Column(msgspec.Struct, frozen=True):
         return self.declared
 
 
-def load_table(session: PostgresSession, name: str, keyless: bool = False) -> Table[Column]:
+def load_table(session: PostgresSinkSession, name: str, keyless: bool = False) -> Table[PostgresSinkColumn]:
     """The table, proven to exist, to have a key and to be writable by Headgate. SinkRefusedError contains what to do.
 
     With ``keyless`` it may be without key.
@@ -146,7 +146,7 @@ def load_table(session: PostgresSession, name: str, keyless: bool = False) -> Ta
     form = read_form(session.execute, oid)
     holding_times = {str(column) for (column,) in session.execute(_HOLDING_TIMES, {"oid": oid})}
     columns = {
-        column.name: Column(column.base, column.name in holding_times)
+        column.name: PostgresSinkColumn(column.base, column.name in holding_times)
         for column in form.columns
         if column.generated is None
     }
@@ -215,7 +215,7 @@ def _standby(database: str) -> SinkUnavailableError:
     )
 
 
-def _not_there(session: PostgresSession, name: str) -> SinkError:
+def _not_there(session: PostgresSinkSession, name: str) -> SinkError:
     """The table does not exist: why, if its name is too long, or which one was perhaps meant.
 
     A standby may simply not have replayed its creation yet.
@@ -235,12 +235,12 @@ def _not_there(session: PostgresSession, name: str) -> SinkError:
     return SinkRefusedError(f"table {name} does not exist at the sink{near}. Create it first")
 
 
-def _user(session: PostgresSession) -> str:
+def _user(session: PostgresSinkSession) -> str:
     ((user,),) = session.execute("SELECT quote_ident(current_user)")
     return str(user)
 
 
-def read_version(session: PostgresSession, identifier: str) -> str | None:
+def read_version(session: PostgresSinkSession, identifier: str) -> str | None:
     """What differs after any alteration of the table's columns or keys; None if the table does not exist."""
     rows = session.execute(VERSION, (identifier,))
     return str(rows[0][0]) if rows else None
@@ -268,7 +268,7 @@ SELECT pg_is_in_recovery(), current_database(), quote_ident(current_database()),
 """
 
 
-def check_database(session: PostgresSession) -> None:
+def check_database(session: PostgresSinkSession) -> None:
     """Check that progress and stage rows may be kept in this database; the error contains what to grant."""
     ((standby, name, database, user, temporary, may_create, exists, usable, extensible),) = session.execute(_DATABASE)
     if standby:

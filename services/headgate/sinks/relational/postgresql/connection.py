@@ -24,7 +24,7 @@ from headgate.sinks.contract import Claim, SinkRefusedError
 from headgate.sinks.relational.postgresql.faults import sink_error
 from headgate.sinks.relational.session import RelationalSettings, as_sink_errors
 
-__all__ = ["Label", "PostgresSession", "connect", "sink_address"]
+__all__ = ["Label", "PostgresSinkSession", "connect", "sink_address"]
 
 WRITER_LOCK_SECONDS: Final = 3
 """If another client's session (e.g. an ALTER TABLE) holds a lock longer, the batch fails, and the table leaves the lane
@@ -81,7 +81,7 @@ def _short(name: str, room: int) -> str:
     return text if len(text) <= room else f"{text[: room - 9]}+{crc32(text.encode()):08x}"
 
 
-class PostgresSession(database.PostgresSession):
+class PostgresSinkSession(database.PostgresSession):
     """A session of a sink: the database's, labelled for the claim that it works for."""
 
     def __init__(self, connection: BoundedConnection) -> None:
@@ -129,13 +129,13 @@ def sink_address(dsn: str) -> Address:
         return address_of(dsn)
 
 
-def connect(settings: RelationalSettings) -> PostgresSession:
+def connect(settings: RelationalSettings) -> PostgresSinkSession:
     """A new session, autocommit, set up as everything here expects it. Raises SinkError."""
     with as_sink_errors():
         connection = database.open_connection(
             settings.target, application_name=_LABEL_WORD, lock_seconds=WRITER_LOCK_SECONDS
         )
-    session = PostgresSession(connection)
+    session = PostgresSinkSession(connection)
     if not settings.foreign_keys:
         try:
             session.execute("SET session_replication_role = replica")

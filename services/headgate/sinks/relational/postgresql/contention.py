@@ -10,7 +10,7 @@ from headgate.databases.postgresql.errors import PostgresError, fault_of
 from headgate.records.control import Epoch
 from headgate.sinks.contract import Claim, SinkRefusedError
 from headgate.sinks.relational.dialect import SIBLING_SECONDS
-from headgate.sinks.relational.postgresql.connection import Label, PostgresSession
+from headgate.sinks.relational.postgresql.connection import Label, PostgresSinkSession
 from headgate.sinks.relational.session import RelationalSettings
 
 __all__ = ["cancel", "end_blockers"]
@@ -41,8 +41,8 @@ class _Blocker(msgspec.Struct, frozen=True):
 
 
 def end_blockers(  # noqa: PLR0917 - see Dialect
-    watching: PostgresSession,
-    blocked: PostgresSession,
+    watching: PostgresSinkSession,
+    blocked: PostgresSinkSession,
     claim: Claim,
     table: str,
     over_at: Callable[[Epoch], bool],
@@ -69,7 +69,7 @@ def end_blockers(  # noqa: PLR0917 - see Dialect
     return [str(blocker) for blocker in blockers]
 
 
-def cancel(settings: RelationalSettings, blocked: PostgresSession) -> None:
+def cancel(settings: RelationalSettings, blocked: PostgresSinkSession) -> None:
     """See Dialect."""
     del settings
     blocked.cancel()

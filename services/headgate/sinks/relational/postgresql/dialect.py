@@ -7,8 +7,8 @@ from headgate.databases.postgresql.errors import PostgresError, fault_of
 from headgate.sinks.registry import SinkPlug
 from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.postgresql.at_once import apply_at_once
-from headgate.sinks.relational.postgresql.catalog import Column, check_database, load_table
-from headgate.sinks.relational.postgresql.connection import PostgresSession, connect, sink_address
+from headgate.sinks.relational.postgresql.catalog import PostgresSinkColumn, check_database, load_table
+from headgate.sinks.relational.postgresql.connection import PostgresSinkSession, connect, sink_address
 from headgate.sinks.relational.postgresql.contention import cancel, end_blockers
 from headgate.sinks.relational.postgresql.faults import sink_error, words_of
 from headgate.sinks.relational.postgresql.firing import firing
@@ -20,7 +20,7 @@ from headgate.sinks.relational.sink import RelationalSink
 
 __all__ = ["SINK", "PostgresSink"]
 
-_POSTGRESQL: Final = Dialect[PostgresSession, Column, PostgresError](
+_POSTGRESQL: Final = Dialect[PostgresSinkSession, PostgresSinkColumn, PostgresError](
     error=PostgresError,
     connect=connect,
     check_database=check_database,
@@ -49,7 +49,7 @@ _POSTGRESQL: Final = Dialect[PostgresSession, Column, PostgresError](
 )
 
 
-class PostgresSink(RelationalSink[PostgresSession, Column, PostgresError]):
+class PostgresSink(RelationalSink[PostgresSinkSession, PostgresSinkColumn, PostgresError]):
     """A PostgreSQL database as a sink."""
 
     def __init__(self, settings: RelationalSettings, *, keeps_session: bool = False) -> None:

@@ -9,10 +9,10 @@ from typing import Final
 
 from headgate.databases.faults import Fault
 from headgate.databases.postgresql.errors import PostgresError, fault_of
-from headgate.databases.postgresql.session import PostgresSession as AnySession
+from headgate.databases.postgresql.session import PostgresSession
 from headgate.records.identifiers import show_identifier
 from headgate.sinks.relational.postgresql.catalog import load_table
-from headgate.sinks.relational.postgresql.connection import PostgresSession
+from headgate.sinks.relational.postgresql.connection import PostgresSinkSession
 
 __all__ = ["read_own_id", "read_published"]
 
@@ -30,7 +30,7 @@ ORDER BY t.schema, t.name
 """
 
 
-def read_own_id(session: AnySession) -> str | None:
+def read_own_id(session: PostgresSession) -> str | None:
     """Cluster, timeline and database; None where the server keeps it to its administrators."""
     try:
         ((own_id,),) = session.execute(_OWN_ID)
@@ -41,7 +41,7 @@ def read_own_id(session: AnySession) -> str | None:
     return str(own_id)
 
 
-def read_published(session: PostgresSession, database: str, tables: Sequence[str]) -> list[str]:
+def read_published(session: PostgresSinkSession, database: str, tables: Sequence[str]) -> list[str]:
     """Those of ``tables`` whose changes a client may be reading, if this is ``database``, named as their events do."""
     # What is published has nothing to do with keys: whether a table may do without one is decided elsewhere.
     found = [load_table(session, table, keyless=True) for table in tables]

@@ -5,16 +5,16 @@ from headgate.records.identifiers import split_table, table_spelling
 from headgate.records.slices import slice_of, with_slice
 from headgate.sinks.contract import Claim
 from headgate.sinks.relational.postgresql.catalog import found_name
-from headgate.sinks.relational.postgresql.connection import PostgresSession
+from headgate.sinks.relational.postgresql.connection import PostgresSinkSession
 from headgate.sinks.relational.progress import Progress
 
 __all__ = ["PostgresProgress"]
 
 
-class PostgresProgress(Progress[PostgresSession]):
+class PostgresProgress(Progress[PostgresSinkSession]):
     """Who holds a lock is asked of the server (see contention)."""
 
-    def __init__(self, session: PostgresSession) -> None:
+    def __init__(self, session: PostgresSinkSession) -> None:
         super().__init__(session, tables := PostgresProgressTables(session))
         self._tables = tables
 

@@ -14,8 +14,8 @@ from headgate.databases.postgresql.sql import literal, quoted
 from headgate.formats.change import ChangeError, Row
 from headgate.sinks.relational.grouping import Group, UnwritableError
 from headgate.sinks.relational.passed_over import PassedOverError
-from headgate.sinks.relational.postgresql.catalog import Column, read_version
-from headgate.sinks.relational.postgresql.connection import PostgresSession
+from headgate.sinks.relational.postgresql.catalog import PostgresSinkColumn, read_version
+from headgate.sinks.relational.postgresql.connection import PostgresSinkSession
 from headgate.sinks.relational.postgresql.faults import remedy_of, sink_error
 from headgate.sinks.relational.postgresql.values import column_text
 from headgate.sinks.relational.remedies import advised
@@ -59,7 +59,7 @@ def _is_of_a_value(error: PostgresError) -> bool:
     return place is not None and place["column"] is not None and not sink_error(error, "").retryable
 
 
-class PostgresStage(Stage[PostgresSession, Column]):
+class PostgresStage(Stage[PostgresSinkSession, PostgresSinkColumn]):
     """See Stage."""
 
     def _create(self, name: str) -> None:
@@ -114,7 +114,7 @@ class PostgresStage(Stage[PostgresSession, Column]):
         else:
             self.session.execute(f"DELETE FROM {self._stage}")
 
-    def _column_text(self, column: Column, told: Told, *, in_key: bool) -> ColumnText:
+    def _column_text(self, column: PostgresSinkColumn, told: Told, *, in_key: bool) -> ColumnText:
         return column_text(column.declared, *told, in_key=in_key, holds_times=column.holds_times, rounds=self.rounds)
 
     def _send(self, number: int, group: Group, used: Sequence[int]) -> None:
