@@ -27,6 +27,7 @@ from headgate_lab.embedded.broker import CALM, EmbeddedKafka
 from headgate_lab.embedded.connect import ConnectWorker
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from headgate_lab.embedded.postgres import EmbeddedPostgres
+from headgate_lab.embedded.served import ServedProcess
 from support.pages import HOW_TOS, blocks_of
 from support.waiting import eventually
 
@@ -163,10 +164,7 @@ def serve(stack: ExitStack, terminal: Terminal, bootstrap: str, name: str, jars:
     environment = terminal.environment | {
         "HEADGATE_BOOTSTRAP": bootstrap, "HEADGATE_SPARK__JARS": ",".join(map(str, jars)),
     }  # fmt: skip
-    log = stack.enter_context((terminal.folder / f"{name}.log").open("wb"))
-    command = [sys.executable, "-m", "headgate", "serve", "node", "--name", name]
-    node = subprocess.Popen(command, env=environment, stderr=log)
-    stack.callback(node.wait, COMMAND_SECONDS_MAX)
+    node = ServedProcess(terminal.folder / f"{name}.log", "node", "--name", name, environment=environment)
     stack.callback(node.kill)
 
 

@@ -5,7 +5,6 @@ And the reason why it exists: the same load on a plain topic whose partitions ar
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from headgate.eventlog.topics import create_topics
 from headgate.generation import ChangeReader
 from headgate.generation.shell.tail import GenerationTail
 from headgate.provisioning.time_scale import scaled_seconds
+from headgate_lab.embedded.served import ServedProcess
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
 from support.topic_changes import add_partitions, delete_topics, make_topics
 
@@ -41,22 +41,18 @@ WAIT_SECONDS = scaled_seconds(800)
 class Processes:
     """What the test starts, and kills by its own handles only."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.running: dict[str, subprocess.Popen[str]] = {}
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster, self._folder = cluster, folder
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self._owners: list[ServedProcess] = []
 
     def start_owner(self, name: str) -> None:
-        command = [sys.executable, "-m", "headgate", "serve", "generation", "--bootstrap", self.cluster.bootstrap]
-        command += [
-            "--cluster",
-            self.cluster.cluster,
-            "--http-port",
-            "0",
-            "--log-level",
-            "error",
-        ]
+        given = ["--bootstrap", self.cluster.bootstrap, "--cluster", self.cluster.cluster, "--http-port", "0"]
+        given += ["--log-level", "error"]
         environment = {**os.environ, "HEADGATE_REPLICATION_FACTOR": "1"}
-        self.running[name] = subprocess.Popen(command, text=True, env=environment)
+        owner = ServedProcess(self._folder / f"{name}.log", "generation", *given, environment=environment)
+        self._owners.append(owner)
+        self.running[name] = owner.process
 
     def start_writer(self, name: str) -> None:
         given = [self.cluster.bootstrap, self.cluster.cluster, SET, name, str(KEYS), str(COUNT), str(PER_SECOND)]
@@ -64,12 +60,14 @@ class Processes:
 
     def kill(self, name: str) -> None:
         process = self.running.pop(name)
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         process.wait(ANSWER_SECONDS)
 
     def stop(self) -> None:
         for name in list(self.running):
             self.kill(name)
+        for owner in self._owners:  # shown with a test that fails
+            sys.stdout.write(f"--- {owner.log_file.name}\n{owner.log}")
 
 
 @pytest.fixture
@@ -86,8 +84,8 @@ def log(cluster: Cluster) -> Iterator[KafkaLog]:
 
 
 @pytest.fixture
-def processes(cluster: Cluster, log: KafkaLog) -> Iterator[Processes]:
-    started = Processes(cluster)
+def processes(cluster: Cluster, log: KafkaLog, tmp_path: Path) -> Iterator[Processes]:
+    started = Processes(cluster, tmp_path)
     yield started
     started.stop()
 

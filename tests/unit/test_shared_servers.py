@@ -110,3 +110,10 @@ def test_whether_a_process_has_ended_is_asked_in_one_step() -> None:
     """``is_running()`` and then ``status()`` raised NoSuchProcess for one that was collected in between."""
     asking = [path for path in (ROOT / "tests").rglob("*.py") if "STATUS_ZOMBIE" in path.read_text(encoding="utf-8")]
     assert [path.name for path in asking if path != Path(__file__)] == ["test_demo.py"], "use support.ended"
+
+
+def test_services_are_started_in_one_place() -> None:
+    """It keeps their logs, says what a service that has ended has said, and kills what is left."""
+    served = re.compile(r'"headgate",\s*"serve"')
+    found = [path.name for path in (ROOT / "tests").rglob("*.py") if served.search(path.read_text(encoding="utf-8"))]
+    assert [name for name in found if name != Path(__file__).name] == [], "use headgate_lab.embedded.served"

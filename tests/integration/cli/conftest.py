@@ -2,10 +2,7 @@
 
 import json
 import os
-import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -26,8 +23,8 @@ from headgate.config.settings import Settings, load_settings
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
 from headgate.provisioning.time_scale import TIME_SCALE_VARIABLE, scaled_seconds
+from headgate_lab.embedded.served import ServedProcess
 from support import topic_changes
-from support.log_file import log_lines
 from support.waiting import eventually
 
 DEADLINE_SECONDS = 180.0
@@ -96,37 +93,20 @@ def _timeouts(command: Any) -> dict[str, Any]:
     return {"timeout": scaled_seconds(DEADLINE_SECONDS)}
 
 
-class Service:
+class Service(ServedProcess):
     """``headgate serve …`` as a process; its log lines are JSON in a file."""
 
     def __init__(self, folder: Path, name: str, *arguments: str) -> None:
-        self.log_file = folder / f"{name}.log"
-        with self.log_file.open("wb") as out:
-            self.process = subprocess.Popen([sys.executable, "-m", "headgate", "serve", *arguments], stderr=out)
-
-    def lines(self) -> list[dict[str, Any]]:
-        return log_lines(self.log_file)
-
-    def said(self, event: str) -> dict[str, Any] | None:
-        assert self.process.poll() is None, f"it has ended: {self.log_file.read_text(encoding='utf-8')}"
-        return next((line for line in reversed(self.lines()) if line["event"] == event), None)
+        super().__init__(folder / f"{name}.log", *arguments)
 
     def get(self, path: str) -> tuple[int, str]:
-        port = eventually(lambda: self.said("started"), "the service has started")["http_port"]
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=ANSWER_SECONDS) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
+        eventually(lambda: self.said("started"), "the service has started")
+        return self.answer(path)
 
     def end(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait(ANSWER_SECONDS)
+        self.kill()
         # Shown with a test that fails.
-        lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
-        sys.stdout.write("\n".join([f"--- {self.log_file.name}", *lines[-SHOWN_LINES:], ""]))
+        sys.stdout.write("\n".join([f"--- {self.log_file.name}", *self.log.splitlines()[-SHOWN_LINES:], ""]))
 
 
 @pytest.fixture

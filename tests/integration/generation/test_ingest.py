@@ -1,11 +1,6 @@
 """``headgate serve ingest`` on a broker: processes that share a topic are killed, and a change log is switched."""
 
-import os
-import subprocess
-import sys
 import threading
-import urllib.error
-import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -30,9 +25,9 @@ from headgate.generation.changelog.shell.reader import ReadChange
 from headgate.generation.changelog.shell.wire import ReservedHeaderError
 from headgate.records.control import OutcomeStatus
 from headgate_lab.embedded.broker import CALM, EmbeddedKafka
+from headgate_lab.embedded.served import ServedProcess
 from support.access import grant, revoke_all
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
-from support.log_file import log_lines
 from support.topic_changes import add_partitions, make_topics
 from support.waiting import END_SECONDS_MAX, eventually
 
@@ -56,44 +51,25 @@ def kafka_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield kafka.bootstrap
 
 
-class Ingest:
+class Ingest(ServedProcess):
     """A process; its log lines are JSON in a file."""
 
     def __init__(self, cluster: Cluster, folder: Path, name: str, *arguments: str) -> None:
-        self._file = folder / f"{name}.log"
         given = ["--bootstrap", cluster.bootstrap, "--cluster", cluster.cluster, "--http-port", "0"]
-        command = [sys.executable, "-m", "headgate", "serve", "ingest", *arguments, *given, "--log-format", "json"]
-        with self._file.open("ab") as out:
-            self.process = subprocess.Popen(command, stderr=out, env={**os.environ})
-
-    @property
-    def said(self) -> str:
-        return self._file.read_text(encoding="utf-8")
+        super().__init__(folder / f"{name}.log", "ingest", *arguments, *given, "--log-format", "json")
 
     def get(self, path: str) -> tuple[int, str]:
-        port = next((line["http_port"] for line in reversed(log_lines(self._file)) if line["event"] == "started"), None)
-        if port is None:
-            return 0, "not started"
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=ANSWER_SECONDS) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
+            return self.answer(path)
         except OSError as error:
             return 0, str(error)
 
     def is_ready(self) -> bool:
-        assert self.process.poll() is None, self.said
         return self.get("/readyz")[0] == 200
 
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(ANSWER_SECONDS)
-
     def end(self, code: ExitCode) -> str:
-        assert self.process.wait(ANSWER_SECONDS) == code, self.said
-        return self.said
+        assert self.process.wait(ANSWER_SECONDS) == code, self.log
+        return self.log
 
 
 @pytest.fixture
@@ -182,7 +158,7 @@ def test_two_processes_share_a_topic_and_one_is_killed_amid_a_switch(
     found: list[ReadChange] = []
     with closing(ChangeReader(log, SET, "r")) as reader:
         eventually(lambda: one.is_ready() and two.is_ready(), "both are ready")
-        eventually(lambda: all("partition started" in each.said for each in (one, two)), "both have partitions")
+        eventually(lambda: all("partition started" in each.log for each in (one, two)), "both have partitions")
         source.start()
         try:
             read_until(reader, found, lambda: 500)
@@ -191,7 +167,7 @@ def test_two_processes_share_a_topic_and_one_is_killed_amid_a_switch(
             read_until(reader, found, lambda: 1_000)
             one = ingest("one-again", SET, "--topic", topic)
             assert operator.resize(3).status is OutcomeStatus.DONE
-            eventually(lambda: one.is_ready() and "partition started" in one.said, "it has partitions again")
+            eventually(lambda: one.is_ready() and "partition started" in one.log, "it has partitions again")
             two.kill()
             assert operator.resize(16).status is OutcomeStatus.DONE
             so_far = source.count
@@ -238,7 +214,7 @@ def test_a_record_that_cannot_be_a_change_ends_it_and_is_left_out_only_by_name(
     with closing(ChangeReader(log, SET, "r")) as reader:
         read_until(reader, found, lambda: 2)
     assert by_key(found) == {b"a": [b"first"], b"": [b"third"]}
-    assert three.said.count("record skipped because of --skip") == 2
+    assert three.log.count("record skipped because of --skip") == 2
 
 
 def test_a_record_that_the_change_log_does_not_take_ends_it_behind_all_before_it(
@@ -297,7 +273,7 @@ def test_a_partition_that_cannot_be_written_makes_the_process_unready_until_it_c
         return (status, "partitions wait" in said) == (503, True)
 
     eventually(says_so, lambda: f"its probe fails: {one.get('/readyz')}")
-    assert '"event": "partition waits"' in one.said
+    assert '"event": "partition waits"' in one.log
     revoke_all(log.connection.admin, operator.topic)
     found: list[ReadChange] = []
     with closing(ChangeReader(log, SET, "r")) as reader:

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -43,8 +41,8 @@ from headgate.records.timestamps import (
     TimestampsRequestKey,
     TimestampsRequestKind,
 )
+from headgate_lab.embedded.served import ServedProcess
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
-from support.log_file import log_lines
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -102,32 +100,29 @@ def asker(log: KafkaLog) -> Iterator[Asker]:
     found.tail.close()
 
 
-class Owner:
+class Owner(ServedProcess):
     """A process ``headgate serve generation``. With ``killed_at``, the first that gets there dies."""
 
     def __init__(self, cluster: Cluster, folder: Path, name: str, killed_at: tuple[str, int] | None) -> None:
-        self._file = folder / f"{name}.log"
         given = ["--bootstrap", cluster.bootstrap, "--cluster", cluster.cluster, "--http-port", "0"]
         module = ["headgate"]
         if killed_at is not None:
             key_class, nth = killed_at
             module = ["support.killed_owner", str(folder / "killed"), key_class, str(nth)]
-        command = [sys.executable, "-m", *module, "serve", "generation", *given, "--log-format", "json"]
-        found = f"{TESTS}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-        with self._file.open("wb") as out:
-            self.process = subprocess.Popen(command, stderr=out, env={**os.environ, "PYTHONPATH": found})
+        super().__init__(
+            folder / f"{name}.log",
+            *("generation", *given, "--log-format", "json"),
+            module=module,
+            environment={**os.environ, "PYTHONPATH": f"{TESTS}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+        )
 
     @property
     def owns(self) -> set[int]:
         """Shards, as the last lines of its log say."""
-        assert self.process.poll() is None, self._file.read_text()
-        lines = [line for line in log_lines(self._file) if line.get("event") == "role"]
+        assert self.process.poll() is None, self.log
+        lines = [line for line in self.lines() if line.get("event") == "role"]
         states = {line["shard"]: line["state"] for line in lines}
         return {shard for shard, state in states.items() if state == "serving"}
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(ANSWER_SECONDS)
 
 
 class StartOwner(Protocol):
