@@ -29,7 +29,7 @@ class ServedEndedError(Exception):
 
 
 class ServedProcess:
-    """Made running. Whoever makes it kills it."""
+    """Made running. The caller has to kill it."""
 
     def __init__(
         self,
