@@ -15,7 +15,7 @@ from typing import Any, Final
 from headgate.provisioning.time_scale import scaled_seconds
 
 ANSWER_SECONDS: Final = scaled_seconds(120.0)
-"""For its probes to answer, or for a process that was told to end to be gone."""
+"""For a probe to answer, or for a process that has to end to be gone."""
 
 
 def log_lines(file: Path) -> list[dict[str, Any]]:
@@ -25,7 +25,7 @@ def log_lines(file: Path) -> list[dict[str, Any]]:
 
 
 class ServedEndedError(Exception):
-    """A service has ended although somebody waits for what it says; the message has its log."""
+    """A service has ended before it logged what the caller waits for; the message contains its log."""
 
 
 class ServedProcess:
