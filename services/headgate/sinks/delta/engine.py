@@ -16,10 +16,12 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.schema import Field
 from pyarrow.dataset import Dataset
 
 from headgate.config.partitioning import IDENTITY, PartitionField
 from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.delta.statistics import COLUMNS, listed_columns
 from headgate.sinks.lake.binding import LEDGER
 from headgate.sinks.lake.files import Files, LostFileError
 from headgate.sinks.lake.history import OWN_ENTRIES
@@ -183,18 +185,34 @@ class Table:
 
     def bind(self, ledger: str, stamp: Stamp) -> None:
         """See Table of sinks/lake/tables.py. As for a ledger, whose properties are written by the same call."""
+        _set_properties(self._opened(self.version, is_small=True), {LEDGER: ledger}, stamp)
+
+    def _opened(self, version: int, *, is_small: bool) -> DeltaTable:
         with as_sink_errors(self._files, f"reading {self._files.where(self._path)}"):
-            options = self._files.delta_options(is_small=True)
-            handle = DeltaTable(self._files.where(self._path), version=self.version, storage_options=options)
-        _set_properties(handle, {LEDGER: ledger}, stamp)
+            options = self._files.delta_options(is_small=is_small)
+            return DeltaTable(self._files.where(self._path), version=version, storage_options=options)
+
+    def _list_statistics(self, fields: Sequence[Field]) -> None:
+        """Have files that are written from now on only get statistics that are right. ``fields``: the table's columns.
+
+        That is a commit of its own, on the version that was read. So the next one, which is made on that commit, is
+        still refused if any other has come in between.
+        """
+        listed = listed_columns(fields, self._handle.metadata().partition_columns, self.properties)
+        if listed is not None:
+            _set_properties(self._opened(self.version, is_small=True), {COLUMNS: listed}, Stamp())
+            self._handle = self._opened(self.version + 1, is_small=False)
 
     def append(self, rows: pa.Table, stamp: Stamp) -> None:
         """Add rows. Raises ConflictError, SinkError."""
+        self._list_statistics(self._handle.schema().fields)
         with _committing():
             write_deltalake(self._handle, rows, mode="append", commit_properties=_properties(stamp))
 
     def upsert(self, upserts: Upserts, stamp: Stamp) -> None:
         """Delete, update and insert. Raises ConflictError, SinkError."""
+        self._list_statistics(self._handle.schema().fields)
+        before = self._handle.version()
         names = list(upserts.columns)
         values = {_quoted(name): f"s.{column(number)}" for number, name in enumerate(names)}
         updates = dict(values)
@@ -211,7 +229,7 @@ class Table:
             )
             merger = merger.when_matched_delete(f"s.{GONE}").when_matched_update(updates)
             merger.when_not_matched_insert(values, f"NOT (s.{GONE})").execute()
-        if self._handle.version() == self.version:  # no row was changed, so the library has committed nothing
+        if self._handle.version() == before:  # no row was changed, so the library has committed nothing
             self.mark(stamp)
 
     def alter(self, altered: Altered, stamp: Stamp) -> None:
@@ -226,6 +244,7 @@ class Table:
             return
         fields = [_altered(field, altered) for field in self.schema]
         schema = pa.schema([*fields, *(field for field, _ in altered.added)])
+        self._list_statistics(Schema.from_arrow(pa.schema(fields)).fields)
         rows = _rewritten(self._handle.to_pyarrow_dataset(), schema, altered)
         with _committing():
             write_deltalake(
@@ -250,6 +269,7 @@ class Table:
 
     def compact(self, target_bytes: int, stamp: Stamp) -> None:
         """See Table of sinks/lake/tables.py."""
+        self._list_statistics(self._handle.schema().fields)
         with _committing():
             self._handle.optimize.compact(target_size=target_bytes, commit_properties=_properties(stamp))
 

@@ -20,6 +20,7 @@ from pyiceberg.table import FileScanTask, Transaction
 from pyiceberg.types import DateType, IntegerType, LongType, PrimitiveType, StringType, TimestampType, TimestamptzType
 
 from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.iceberg.bounds import with_right_bounds
 from headgate.sinks.iceberg.exact_table import ExactTable
 from headgate.sinks.iceberg.partitions import Pruning
 from headgate.sinks.iceberg.transaction import overwrite
@@ -60,6 +61,7 @@ class Rewriting:
         touched: list[DataFile] = []
         rest: list[pa.Table] = []
         replaced: list[pa.Table] = []
+        places: list[pa.Array] = []
         added: list[DataFile] = []
         for file, found in self._candidates(wanted):
             old, new = _matches(found, wanted)
@@ -67,11 +69,12 @@ class Rewriting:
                 continue
             touched.append(file)
             rest.append(_without(found, old))
-            replaced.append(found.take(old).append_column(_NEW, new))
+            replaced.append(found.take(old))
+            places.append(new)
             if sum(each.nbytes for each in rest) >= FILE_BYTES:
                 added += self._write(pa.concat_tables(rest), transaction)
                 rest.clear()
-        rows = _resulting(upserts, pa.concat_tables(replaced) if replaced else None)
+        rows = _resulting(upserts, pa.concat_tables(replaced) if replaced else None, pa.chunked_array(places, pa.int64()))
         added += self._write(pa.concat_tables([*rest, rows.cast(self._optional)]), transaction)
         if not touched and not added:
             return
@@ -179,7 +182,8 @@ class Rewriting:
     def _write_fitting(self, rows: pa.Table, transaction: Transaction) -> list[DataFile]:
         """Rows as the transaction's own schema has them."""
         files: list[DataFile] = []
-        for file in _dataframe_to_data_files(transaction.table_metadata, rows, self._handle.io, counter=self._numbers):
+        metadata = with_right_bounds(transaction.table_metadata, rows)
+        for file in _dataframe_to_data_files(metadata, rows, self._handle.io, counter=self._numbers):
             files.append(file)
             self._written.append(file)
         written = sum(file.record_count for file in files)
@@ -229,11 +233,11 @@ def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _matches(found: pa.Table, wanted: pa.Table) -> tuple[pa.Array, pa.Array]:
     """Rows of ``found`` with a key of ``wanted``, and for each the row of ``wanted``, as numbers."""
-    key = wanted.column_names
-    keys = found.select(key).cast(wanted.schema)
-    keys = keys.append_column(_OLD, pa.array(range(found.num_rows), pa.int64()))
-    numbered = wanted.append_column(_NEW, pa.array(range(wanted.num_rows), pa.int64()))
-    both = keys.join(numbered, key, join_type="inner")
+    keys = found.select(wanted.column_names).cast(wanted.schema)
+    by = [column(number) for number in range(wanted.num_columns)]  # a column may have any name
+    keys = keys.rename_columns(by).append_column(_OLD, pa.array(range(found.num_rows), pa.int64()))
+    numbered = wanted.rename_columns(by).append_column(_NEW, pa.array(range(wanted.num_rows), pa.int64()))
+    both = keys.join(numbered, by, join_type="inner")
     return both[_OLD].combine_chunks(), both[_NEW].combine_chunks()
 
 
@@ -242,26 +246,27 @@ def _without(found: pa.Table, numbers: pa.Array) -> pa.Table:
     return found.filter(pc.invert(pc.is_in(every, value_set=numbers)))
 
 
-def _resulting(upserts: Upserts, replaced: pa.Table | None) -> pa.Table:
-    """The rows as they will be, without those that are deleted. Columns that an event lacks keep their values."""
+def _resulting(upserts: Upserts, replaced: pa.Table | None, places: pa.ChunkedArray) -> pa.Table:
+    """The rows as they will be, without those that are deleted. Columns that an event lacks keep their values.
+
+    ``places``: of each replaced row, the number of the row that replaces it.
+    """
     rows = upserts.rows
     numbers = pa.array(range(rows.num_rows), pa.int64())
     arrays = []
     for number, name in enumerate(upserts.columns):
         values, flag = rows[column(number)], absent_column(number)
         if replaced is not None and flag in rows.column_names:
-            former = _in_place_of(replaced, name, rows.num_rows).cast(values.type)
-            keeps = pc.and_(
-                pc.fill_null(rows[flag], False), pc.is_in(numbers, value_set=replaced[_NEW].combine_chunks())
-            )
+            former = _in_place_of(replaced[name], places, rows.num_rows).cast(values.type)
+            keeps = pc.and_(pc.fill_null(rows[flag], False), pc.is_in(numbers, value_set=places.combine_chunks()))
             values = pc.if_else(keeps, former, values)
         arrays.append(values)
     return pa.table(arrays, names=list(upserts.columns)).filter(pc.invert(rows[GONE]))
 
 
-def _in_place_of(replaced: pa.Table, name: str, size: int) -> pa.ChunkedArray:
+def _in_place_of(replaced: pa.ChunkedArray, places: pa.ChunkedArray, size: int) -> pa.ChunkedArray:
     """The former value of each of ``size`` rows; NULL for a new row."""
-    places: list[int | None] = [None] * size
-    for place, new in enumerate(replaced[_NEW].to_pylist()):
-        places[new] = place
-    return replaced[name].take(pa.array(places, pa.int64()))
+    numbers: list[int | None] = [None] * size
+    for number, new in enumerate(places.to_pylist()):
+        numbers[new] = number
+    return replaced.take(pa.array(numbers, pa.int64()))
