@@ -1,7 +1,8 @@
 """CloudEvents 1.0 around flat records, in the binary mode of its Kafka binding: attributes are headers.
 
 Source and id name an event: by the feed, and by the place of the change in the source topic. So a change that is read
-again, by another process or after ``headgate feed resume --from``, has the same id.
+again, by another process or after ``headgate feed resume --from``, has the same id. A record of the source topic may
+have several changes (Canal's rows of a statement, Maxwell's change of a key), so the later ones are numbered.
 """
 
 from typing import Final
@@ -30,11 +31,15 @@ class Attributes:
         }
         self._topic = claim.topic.encode()
 
-    def of(self, change: Change, key: bytes) -> Headers:
-        """The headers of a record whose key is ``key``. A deletion has no data, so no type of data either."""
+    def of(self, change: Change, key: bytes, number: int = 0) -> Headers:
+        """The headers of a record whose key is ``key``. A deletion has no data, so no type of data either.
+
+        ``number``: how many changes of the source topic's record are before this one.
+        """
+        id_ = b"%b/%d/%d" % (self._topic, change.partition, change.offset)
         headers = {
             **self._fixed[change.operation],
-            "ce_id": b"%b/%d/%d" % (self._topic, change.partition, change.offset),
+            "ce_id": b"%b/%d" % (id_, number) if number else id_,
             "ce_subject": key,
         }
         if change.source_ms is not None:

@@ -123,14 +123,17 @@ class _Trial:
     def attempt(self, parts: Sequence[Sequence[Change]]) -> Exception | None:
         """See Trial."""
         made: list[Made] = []
-        upserts = deletes = 0
+        upserts = deletes = number = 0
+        last: Change | None = None
         try:
             for changes in parts:
                 check_truncates(self._batch.claim, changes)
                 for change in changes:
                     to = BY_KEY if self._by_key else change.partition
+                    if self._attributes is not None:
+                        number, last = number + 1 if _is_beside(change, last) else 0, change
                     for key, value, head in self._encode(change):
-                        headers = None if self._attributes is None else self._attributes.of(change, key or b"")
+                        headers = None if self._attributes is None else self._attributes.of(change, key or b"", number)
                         size = _size(key, value, head, headers)
                         if size > self._bytes_max:
                             raise _too_large(size, self._bytes_max)
@@ -150,6 +153,11 @@ class _Trial:
         return refused_change(
             ValueRefusedError, claim.table, claim.topic, change, error, column=None, reason=str(error)
         )
+
+
+def _is_beside(change: Change, last: Change | None) -> bool:
+    """Whether both are of one event. Its changes follow each other, and are tried together (bisection.py)."""
+    return last is not None and (change.partition, change.offset) == (last.partition, last.offset)
 
 
 def _size(key: bytes | None, value: bytes | None, head: bytes | None, headers: Headers | None) -> int:
