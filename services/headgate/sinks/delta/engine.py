@@ -21,6 +21,7 @@ from pyarrow.dataset import Dataset
 
 from headgate.config.partitioning import IDENTITY, PartitionField
 from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.delta.refusals import is_refusal, refused
 from headgate.sinks.delta.statistics import COLUMNS, listed_columns
 from headgate.sinks.lake.binding import LEDGER
 from headgate.sinks.lake.files import Files, LostFileError
@@ -52,6 +53,9 @@ PARTITION_RULES: Final = PartitionRules(
 )
 """Values of partitions are texts in the log. delta-rs writes those of binary and of decimals as other values, readers
 take those of timestamps for times of their own zone, and an empty text is NULL."""
+
+_OWN_NAMES: Final = "__delta_rs_"
+"""How the names of columns begin that delta-rs adds to rows while it merges them."""
 
 _RETENTION: Final = "delta.setTransactionRetentionDuration"
 
@@ -120,6 +124,12 @@ class Table:
 
     def check(self, name: str) -> None:
         """See Table of sinks/lake/tables.py."""
+        taken = next((field for field in self.types if field.startswith(_OWN_NAMES)), None)
+        if taken is not None:
+            raise SinkRefusedError(
+                f"table {name} has a column {taken}, and delta-rs takes names that begin with {_OWN_NAMES} for its "
+                "own. Rename it, and give the source's column that name with columns.rename"
+            )
         if _RETENTION in self.properties:
             raise SinkRefusedError(
                 f"table {name} has the property {_RETENTION}, which removes positions from its log after a time. "
@@ -423,6 +433,9 @@ def as_sink_errors(files: Files, doing: str) -> Iterator[None]:
     try:
         yield
     except (DeltaError, OSError) as error:
+        found = refused(error, doing)
+        if found is not None:
+            raise found from None  # the library's text may have values of rows
         raise files.sink_error(_lost_file(error) or error, doing) from (None if files.hides_causes else error)
 
 
@@ -446,6 +459,8 @@ def _committing() -> Iterator[None]:
     try:
         yield
     except CommitFailedError as error:
+        if is_refusal(error):
+            raise
         raise ConflictError from error
 
 

@@ -1,0 +1,44 @@
+"""Errors of delta-rs that no attempt will heal: what a table declares does not permit the commit, or the read."""
+
+import re
+from typing import Final
+
+from headgate.config.error_values import are_values_shown
+from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.lake.files import ERROR_LENGTH_MAX
+
+__all__ = ["is_refusal", "refused"]
+
+_FEATURES: Final = re.compile(
+    r"Unsupported table features required|Kernel error: Unsupported|Unsupported minimum (reader|writer) version|"
+    r"Feature '.*' is not supported|Column mapping is enabled"
+)
+_APPEND_ONLY: Final = re.compile(r"Delta table is append-only")
+_CONSTRAINT: Final = re.compile(r"Invalid data found|violates? (check )?constraint|failed validation check")
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether the error is about what the table declares, and not about another commit."""
+    return any(known.search(str(error)) for known in (_FEATURES, _APPEND_ONLY, _CONSTRAINT))
+
+
+def refused(error: Exception, doing: str) -> SinkRefusedError | None:
+    """What the error means; None if it is of another kind."""
+    text = str(error)
+    if _FEATURES.search(text):
+        return SinkRefusedError(
+            f"{doing}: the table uses features that delta-rs does not write: {text[:ERROR_LENGTH_MAX]}. Drop them "
+            "(Spark: ALTER TABLE … DROP FEATURE), or let Headgate create the table and copy its rows"
+        )
+    if _APPEND_ONLY.search(text):
+        return SinkRefusedError(
+            f"{doing}: the table is append-only, and the feed updates and deletes rows. Unset its property "
+            "delta.appendOnly, or set sink.mode: append"
+        )
+    if _CONSTRAINT.search(text):
+        rows = f": {text[:ERROR_LENGTH_MAX]}" if are_values_shown() else ""
+        return SinkRefusedError(
+            f"{doing}: rows violate a constraint of the table, one of its properties delta.constraints.…{rows}. Drop "
+            "it (Spark: ALTER TABLE … DROP CONSTRAINT), or correct the rows at the source"
+        )
+    return None
