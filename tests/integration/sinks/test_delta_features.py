@@ -46,7 +46,9 @@ def properties(edit_protocol: Edit, **given: str) -> Edit:
     def edit(action: dict[str, Any]) -> None:
         edit_protocol(action)
         if "metaData" in action:
-            action["metaData"]["configuration"] |= {f"delta.{name.replace('__', '.')}": text for name, text in given.items()}
+            action["metaData"]["configuration"] |= {
+                f"delta.{name.replace('__', '.')}": text for name, text in given.items()
+            }
 
     return edit
 
@@ -67,7 +69,7 @@ CONSTRAINT = properties(protocol(1, 3), constraints__short="value <> 'secret'")
 )
 def test_features_that_are_not_supported_are_no_conflict(bench: DeltaBench, edit: Edit, why: str) -> None:
     declare(bench, edit)
-    with pytest.raises(SinkRefusedError, match="features that delta-rs does not write.*DROP FEATURE") as refused:
+    with pytest.raises(SinkRefusedError, match=r"features that delta-rs does not write.*DROP FEATURE") as refused:
         bench.sink.claim(claim_of(bench, 1))
     assert why in str(refused.value)
 
@@ -99,5 +101,5 @@ def test_a_column_that_the_library_takes_for_its_own_is_refused(tmp_path: Path) 
         columns = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("__delta_rs_source", pa.string())])
 
     bench = Bench(tmp_path, appends=False)
-    with pytest.raises(SinkRefusedError, match="column __delta_rs_source.*columns.rename"):
+    with pytest.raises(SinkRefusedError, match=r"column __delta_rs_source.*columns\.rename"):
         bench.sink.check([bench.table])

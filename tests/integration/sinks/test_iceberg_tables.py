@@ -301,3 +301,18 @@ def test_catalogs_of_one_file_are_kept_apart(bench: IcebergBench) -> None:
     bench.spec["dsn"] = f"{bench.spec['dsn']}?catalog=second"
     with pytest.raises(SinkRefusedError, match=r"catalog second in .* has no Iceberg table"):
         bench.another().check([bench.table])
+
+
+def test_a_table_whose_files_are_of_another_format_is_refused(bench: IcebergBench) -> None:
+    claim = claim_of(bench, 1)
+    bench.sink.claim(claim)
+    with bench.native.transaction() as transaction:
+        transaction.set_properties({"write.format.default": "orc"})
+    with pytest.raises(SinkRefusedError, match=r"write\.format\.default=orc, and pyiceberg only writes parquet"):
+        bench.sink.check([bench.table])
+    with pytest.raises(SinkRefusedError, match=r"Unset it"):
+        bench.sink.writer().apply(batch_of(claim, 5, upsert(5, 1, "a")))
+    with bench.native.transaction() as transaction:
+        transaction.set_properties({"write.format.default": "PARQUET"})
+    bench.sink.writer().apply(batch_of(claim, 5, upsert(5, 1, "a")))
+    assert bench.rows() == {1: "a"}

@@ -31,7 +31,9 @@ VALUES: dict[str, tuple[pa.DataType, list[object]]] = {
     "text": (pa.string(), ["a" * 15 + "\ud7ff" * 2, "\U0010ffff" * 70, "z" * 70, "z" * 5000]),
     "bytes": (pa.binary(), [b"", b"\xff" * 70, b"\0", b"z" * 5000]),
 }
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), *(pa.field(n, type_) for n, (type_, _) in VALUES.items())])
+SCHEMA = pa.schema(
+    [pa.field("id", pa.int64(), nullable=False), *(pa.field(n, type_) for n, (type_, _) in VALUES.items())]
+)
 ROWS = len(VALUES["double"][1])
 
 
@@ -123,7 +125,9 @@ def test_a_column_that_is_widened_loses_its_statistics(tmp_path: Path) -> None:
     assert DeltaTable(bench.path).metadata().configuration[COLUMNS] == "`id`,`text`,`more`"
 
 
-@pytest.mark.parametrize("name", ["old", "new", "c0", "c1", "a1", "gone", "partial", "at", "s", "t", "a.b", 'a"b', "a`b"])
+@pytest.mark.parametrize(
+    "name", ["old", "new", "c0", "c1", "a1", "gone", "partial", "at", "s", "t", "a.b", 'a"b', "a`b"]
+)
 @pytest.mark.parametrize("kind", [DeltaBench, IcebergBench])
 @pytest.mark.parametrize("is_key", [True, False], ids=["key", "value"])
 def test_a_column_may_have_any_name(tmp_path: Path, kind: type, name: str, is_key: bool) -> None:

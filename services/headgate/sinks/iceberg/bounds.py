@@ -5,7 +5,7 @@ Readers leave out files by the least and greatest value of a column, and so does
 - Arrow's statistics of a row group have no value of more than 4 KiB, and pyiceberg then takes the bounds of the file's
   other row groups for those of the file.
 - A long text's upper bound is its first characters, the last of them one higher. After U+D7FF comes half a character,
-  which is no text.
+  which is not a text.
 """
 
 from typing import Final

@@ -53,6 +53,9 @@ _log = logging.getLogger(__name__)
 CLEANED: Final = "headgate.cleaned"
 """The property that counts how often files were removed, so that doing it moves the table's version."""
 
+FILE_FORMAT: Final = "write.format.default"
+_PARQUET: Final = "parquet"
+
 FORMAT_VERSION: Final = 2
 """Version 1 numbers no snapshots, and pyiceberg does not write all of version 3."""
 
@@ -127,6 +130,12 @@ class Table:
             raise SinkRefusedError(
                 f"table {name} has format version {version}, and version {FORMAT_VERSION} is supported. Create it "
                 f"with the property format-version={FORMAT_VERSION}, or upgrade it"
+            )
+        format_ = self._handle.properties.get(FILE_FORMAT, _PARQUET)
+        if format_.lower() != _PARQUET:
+            raise SinkRefusedError(
+                f"table {name} has the property {FILE_FORMAT}={format_}, and pyiceberg only writes {_PARQUET}. "
+                "Unset it: a table may have files of several formats"
             )
 
     def transaction(self, app_id: str) -> int | None:

@@ -74,7 +74,9 @@ class Rewriting:
             if sum(each.nbytes for each in rest) >= FILE_BYTES:
                 added += self._write(pa.concat_tables(rest), transaction)
                 rest.clear()
-        rows = _resulting(upserts, pa.concat_tables(replaced) if replaced else None, pa.chunked_array(places, pa.int64()))
+        rows = _resulting(
+            upserts, pa.concat_tables(replaced) if replaced else None, pa.chunked_array(places, pa.int64())
+        )
         added += self._write(pa.concat_tables([*rest, rows.cast(self._optional)]), transaction)
         if not touched and not added:
             return
