@@ -108,7 +108,7 @@ def test_changes_arrive_once_though_a_worker_dies(
         assert len(rows) == found.height
         assert rows == {n: ("x" if n < 10 else "y", n) for n in range(40) if n != 3}
         return
-    places = sorted((row["_partition"], row["_offset"]) for row in found.to_dicts())
+    places = sorted((row["_topic_partition"], row["_offset"]) for row in found.to_dicts())
     assert places == [(0, offset) for offset in range(25)] + [(1, offset) for offset in range(26)]
     (gone,) = (row for row in found.to_dicts() if row["_operation"] == "delete")
     assert (gone["id"], gone["name"], gone["_topic"]) == (3, None, plan.topic)

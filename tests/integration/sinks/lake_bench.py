@@ -63,7 +63,9 @@ class AnyLakeBench:
             assert len(values) == len(found), "a key is there twice"
             return values  # type: ignore[return-value]
         rows: dict[int, str | None] = {}
-        for row in sorted(found, key=lambda row: (row["_partition"], row["_offset"], row["_operation"] != "read")):
+        for row in sorted(
+            found, key=lambda row: (row["_topic_partition"], row["_offset"], row["_operation"] != "read")
+        ):
             rows.pop(int(str(row["id"])), None)
             if row["_operation"] != "delete":
                 rows[int(str(row["id"]))] = row["value"]  # type: ignore[assignment]

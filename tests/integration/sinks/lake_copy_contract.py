@@ -81,7 +81,7 @@ class LakeCopyContract:
         claim, writer = claimed(bench, 1), bench.sink.writer()
         writer.copy(copied(claim, {1: "a"}, mark(1, 1)))
         writer.apply(batch_of(claim, 5, upsert(5, 1, "b")))
-        places = [(row["_operation"], row["_partition"], row["_offset"], row["value"]) for row in bench.records()]
+        places = [(row["_operation"], row["_topic_partition"], row["_offset"], row["value"]) for row in bench.records()]
         assert sorted(places, key=str) == [("read", 0, 5, "a"), ("upsert", 0, 5, "b")]
         with pytest.raises(RowsRefusedError, match="none is ever deleted"):
             writer.copy(copied(claim, {}, None, at=6, deletes=[1]))

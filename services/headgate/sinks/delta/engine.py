@@ -40,7 +40,7 @@ from headgate.sinks.lake.tables import (
     Version,
 )
 
-__all__ = ["PARTITION_RULES", "Table", "as_sink_errors", "create", "read"]
+__all__ = ["OWN_NAMES", "PARTITION_RULES", "Table", "as_sink_errors", "create", "read"]
 
 _LOST: Final = re.compile(r"Object at location (?P<file>.+?) not found")
 _RESTORE: Final = "RESTORE"
@@ -54,7 +54,7 @@ PARTITION_RULES: Final = PartitionRules(
 """Values of partitions are texts in the log. delta-rs writes those of binary and of decimals as other values, readers
 take those of timestamps for times of their own zone, and an empty text is NULL."""
 
-_OWN_NAMES: Final = "__delta_rs_"
+OWN_NAMES: Final = "__delta_rs_"
 """How the names of columns begin that delta-rs adds to rows while it merges them."""
 
 _RETENTION: Final = "delta.setTransactionRetentionDuration"
@@ -124,10 +124,10 @@ class Table:
 
     def check(self, name: str) -> None:
         """See Table of sinks/lake/tables.py."""
-        taken = next((field for field in self.types if field.startswith(_OWN_NAMES)), None)
+        taken = next((field for field in self.types if field.startswith(OWN_NAMES)), None)
         if taken is not None:
             raise SinkRefusedError(
-                f"table {name} has a column {taken}, and delta-rs takes names that begin with {_OWN_NAMES} for its "
+                f"table {name} has a column {taken}, and delta-rs takes names that begin with {OWN_NAMES} for its "
                 "own. Rename it, and give the source's column that name with columns.rename"
             )
         if _RETENTION in self.properties:

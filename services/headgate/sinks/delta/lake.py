@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headgate.config.partitioning import PartitionField
 from headgate.sinks.creating import LakeType, quoted_by_spark
-from headgate.sinks.delta.engine import PARTITION_RULES, Table, as_sink_errors, create, read
+from headgate.sinks.delta.engine import OWN_NAMES, PARTITION_RULES, Table, as_sink_errors, create, read
 from headgate.sinks.lake.files import Files
 from headgate.sinks.lake.ledger import Feeds, Holdings, Ledger
 from headgate.sinks.lake.names import LEDGERS, path_of
@@ -49,6 +49,15 @@ class DeltaLake:
 
     def __init__(self, files: Files) -> None:
         self._files = files
+
+    @staticmethod
+    def name_problem(name: str) -> str | None:
+        """See Lake."""
+        if name.startswith(OWN_NAMES):
+            return (
+                f"the name {name!r} begins with {OWN_NAMES}, as those that delta-rs adds to rows while it merges them"
+            )
+        return None
 
     @staticmethod
     def widens(old: LakeType, new: LakeType) -> bool:  # noqa: ARG004

@@ -52,6 +52,11 @@ _SHORT: Final = {"write.metadata.delete-after-commit.enabled": "true", "write.me
 """Old metadata files of ledgers are removed with each commit."""
 
 
+_RESERVED: Final = frozenset(
+    {"_deleted", "_file", "_last_updated_sequence_number", "_partition", "_pos", "_row_id", "_spec_id"}
+)
+"""The format's columns of metadata, which each table has."""
+
 _PROMOTED: Final = {("int", "bigint"), ("float", "double")}
 """What version 2 of the format promotes, besides decimals. Smaller integers are int there."""
 
@@ -139,6 +144,15 @@ class IcebergLake:
         target = find()
         self._place = place_of(target.dsn, target.options)
         self._catalog = open_catalog(find, self._place)
+
+    @staticmethod
+    def name_problem(name: str) -> str | None:
+        """See Lake."""
+        if name.casefold() in _RESERVED:
+            return (
+                f"Iceberg has a column {name.casefold()} of its own, and Spark does not read tables that have another"
+            )
+        return None
 
     @staticmethod
     def widens(old: LakeType, new: LakeType) -> bool:

@@ -40,7 +40,7 @@ class LakeAlterer:
             widens=self._lake.widens,
             renames=self._lake.renames,
             appends=self._appends,
-            name_problem=lambda name: name_problem(name, appends=self._appends),
+            name_problem=lambda name: name_problem(name, appends=self._appends) or self._lake.name_problem(name),
         )
 
     def present(self, table: str) -> PresentTable | None:

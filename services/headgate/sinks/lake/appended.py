@@ -12,11 +12,12 @@ __all__ = ["OWN_COLUMNS", "READ", "appended_row", "copied_row"]
 OWN_COLUMNS: Final[dict[str, pa.DataType]] = {
     "_operation": pa.string(),
     "_topic": pa.string(),
-    "_partition": pa.int32(),
+    "_topic_partition": pa.int32(),
     "_offset": pa.int64(),
     "_committed_at": pa.timestamp("us", "UTC"),
 }
-"""Columns that Headgate writes beside those of the source's row. ``_operation`` is upsert, delete or READ;
+"""Columns that Headgate writes beside those of the source's row, with names that neither format has for its own:
+Spark reads no Iceberg table with a column ``_partition``. ``_operation`` is upsert, delete or READ;
 ``_committed_at`` is when the source committed the change, NULL if its event does not have the time."""
 
 READ: Final = "read"
@@ -31,7 +32,7 @@ def appended_row(change: Change, topic: str) -> Row:
     own: Row = {
         "_operation": change.operation.value,
         "_topic": topic,
-        "_partition": change.partition,
+        "_topic_partition": change.partition,
         "_offset": change.offset,
         "_committed_at": moment,
     }
@@ -46,7 +47,7 @@ def copied_row(topic: str, partition: int, offset: int) -> Row:
     return {
         "_operation": READ,
         "_topic": topic,
-        "_partition": partition,
+        "_topic_partition": partition,
         "_offset": offset,
         "_committed_at": None,
     }

@@ -126,7 +126,7 @@ def _is(found: pa.DataType | None, wanted: pa.DataType) -> bool:
 _SQL: Final = {
     "_operation": "string",
     "_topic": "string",
-    "_partition": "int",
+    "_topic_partition": "int",
     "_offset": "bigint",
     "_committed_at": "timestamp",
 }

@@ -93,7 +93,7 @@ class LakeSink:
         """See CreatesTables."""
         from headgate.sinks.lake.creating import name_problem  # noqa: PLC0415 - see above
 
-        return name_problem(name, appends=self._appends)
+        return name_problem(name, appends=self._appends) or self._lake.name_problem(name)
 
     def partition_refusals(self, table: NewTable) -> tuple[PartitionRefusal, ...]:
         """See CreatesTables."""

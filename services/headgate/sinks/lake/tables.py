@@ -255,6 +255,10 @@ class Lake(Protocol):
         """What its tables can be partitioned by."""
         ...
 
+    def name_problem(self, name: str) -> str | None:
+        """Why a column of its tables cannot have that name, which others of the kind may have; None if it can."""
+        ...
+
     def widens(self, old: LakeType, new: LakeType) -> bool:
         """Whether the type of a column can be changed so, given that ``new`` holds every value of ``old``."""
         ...
