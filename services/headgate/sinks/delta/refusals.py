@@ -11,7 +11,8 @@ __all__ = ["is_refusal", "refused"]
 
 _FEATURES: Final = re.compile(
     r"Unsupported table features required|Kernel error: Unsupported|Unsupported minimum (reader|writer) version|"
-    r"Feature '.*' is not supported|Column mapping is enabled"
+    r"Feature '.*' is not supported|not yet supported by the deltalake reader|"
+    r"Column mapping is (enabled|not supported)|on column-mapped tables is not yet supported"
 )
 _APPEND_ONLY: Final = re.compile(r"Delta table is append-only")
 _CONSTRAINT: Final = re.compile(r"Invalid data found|violates? (check )?constraint|failed validation check")
