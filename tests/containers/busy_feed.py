@@ -14,13 +14,12 @@ import psycopg
 import yaml
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from containers.conftest import OUTCOME, ROOT, Compose, eventually
+from containers.conftest import ANSWER_SECONDS, OUTCOME, ROOT, Compose, eventually
 from containers.ports import ALL_BROKERS, BROKER, PORTS
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import Partition
 from headgate.eventlog.partition_reader import PartitionReader, read_to
-from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.audit import audit
 from headgate_lab.demo.audit_triggers import install_source_audit, install_target_audit
 from headgate_lab.demo.compare import compare
@@ -31,8 +30,6 @@ from support.topic_changes import await_topics
 SOURCE = f"postgresql://postgres:change-me@127.0.0.1:{PORTS['SOURCE_PORT']}/shop"
 TARGET = f"postgresql://postgres:change-me@127.0.0.1:{PORTS['TARGET_PORT']}/shop"
 VIEWS = f"http://127.0.0.1:{PORTS['VIEWS_PORT']}"
-ANSWER_SECONDS = scaled_seconds(60.0)
-"""For one answer of the views, which is asked for again if it does not come."""
 NUMBERS = count(1_000_000)
 COORDINATORS = ("coordinator-1", "coordinator-2")
 CONTAINER_NAME_LENGTH = 12
@@ -115,7 +112,7 @@ def who_is_late(number: int, bootstrap: str = ALL_BROKERS) -> str:
         for which in (OffsetSpec.earliest(), OffsetSpec.latest())
     )
     with PartitionReader(connection, {at: first}, client_id="test") as reader:
-        has_come = any(_order_in(message.value()) == number for message in read_to(reader, {at: end}, 30.0))
+        has_come = any(_order_in(message.value()) == number for message in read_to(reader, {at: end}, ANSWER_SECONDS))
     if has_come:
         return f"the row is on {at.topic}, so Headgate has not applied it (tables: {view('/v1/tables')})"
     return (
@@ -189,4 +186,4 @@ def _await_markers(target: "psycopg.Connection[Any]", markers: dict[str, Any]) -
                 return False
         return True
 
-    eventually(arrived, "the last row of each table has come", seconds=scaled_seconds(600))
+    eventually(arrived, "the last row of each table has come")

@@ -23,6 +23,9 @@ DEADLINE_SECONDS = 900.0
 OUTCOME = ("--timeout", str(scaled_seconds(DEADLINE_SECONDS)))
 """Of commands that wait for an outcome: on a busy machine it comes minutes after the request."""
 
+ANSWER_SECONDS = scaled_seconds(60.0)
+"""For one answer on a busy machine."""
+
 eventually = partial(waiting.eventually, seconds=DEADLINE_SECONDS)
 
 

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from containers.conftest import ROOT, Compose, build_images, docker, eventually, left_of, logs_of
+from containers.conftest import ANSWER_SECONDS, ROOT, Compose, build_images, docker, eventually, left_of, logs_of
 from containers.ports import PORTS
 from fixtures.servers import ENGINE_ADDRESS, KAFKA_IMAGE, _no_engine
 from headgate import __version__
 from headgate.app.exit_codes import ExitCode
+from headgate.provisioning.time_scale import scaled_seconds
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(scaled_seconds(1800))]
 
 IMAGE = f"headgate:{__version__}"
 SCRIPT = ROOT / "infra/docker/local-images"
@@ -36,12 +37,12 @@ BROKER = {
     "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
 }
 
-MAKE_TOPICS = """\
+MAKE_TOPICS = f"""\
 from confluent_kafka.admin import AdminClient, NewTopic
-topics = [NewTopic(f"shop.public.{name}", 1, 1) for name in ("customers", "orders")]
-admin = AdminClient({"bootstrap.servers": "kafka:9092"})
+topics = [NewTopic("shop.public." + name, 1, 1) for name in ("customers", "orders")]
+admin = AdminClient({{"bootstrap.servers": "kafka:9092"}})
 for future in admin.create_topics(topics).values():
-    future.result(60)
+    future.result({ANSWER_SECONDS})
 """
 
 
@@ -118,7 +119,7 @@ def test_an_engine_that_does_not_let_us_in() -> None:
     answers = fork.Queue()
     process = fork.Process(target=of_nobody, args=(answers,))
     process.start()
-    assert answers.get(timeout=60) == "Permission denied"
+    assert answers.get(timeout=ANSWER_SECONDS) == "Permission denied"
     process.join()
 
 

@@ -14,13 +14,18 @@ from containers.busy_feed import busy_feed, create_shop, goes_on
 from containers.conftest import FOR_FEEDS, Compose, brought_up, docker, eventually, left_of
 from containers.ports import ALL_BROKERS
 from headgate.eventlog.connection import KafkaConnection
+from headgate.provisioning.time_scale import scaled_seconds
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(scaled_seconds(3600))]
 
 BROKERS = {1: "kafka", 2: "kafka-2", 3: "kafka-3"}
 COPIES = 3
 TWO_LOST_SECONDS = 20.0
 """Longer than the brokers' session timeout. Nothing that is written then counts."""
+
+
+ASKED_SECONDS = scaled_seconds(30.0)
+"""For one answer of the brokers, which are asked again if it does not come."""
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +44,9 @@ def admin(brokers: Compose) -> AdminClient:
 def partitions(admin: AdminClient, name: str | None = None) -> list[Any]:
     """Of one topic, or of all; each with its leader and who is in sync. Empty while nobody answers."""
     try:
-        names = [name] if name else list(admin.list_topics(timeout=30).topics)
-        asked = admin.describe_topics(TopicCollection(names), request_timeout=30)
-        return [one for future in asked.values() for one in future.result(40).partitions]
+        names = [name] if name else list(admin.list_topics(timeout=ASKED_SECONDS).topics)
+        asked = admin.describe_topics(TopicCollection(names), request_timeout=ASKED_SECONDS)
+        return [one for future in asked.values() for one in future.result(2 * ASKED_SECONDS).partitions]
     except (KafkaException, TimeoutError):
         return []
 

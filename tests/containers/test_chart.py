@@ -13,9 +13,10 @@ import yaml
 
 from containers.conftest import ROOT, run
 from headgate.cli.feed_folder import read_folder
+from headgate.provisioning.time_scale import scaled_seconds
 from support.commands import commands
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(scaled_seconds(1800))]
 
 CHART = ROOT / "infra/helm/headgate"
 KUBERNETES = "1.34"

@@ -8,8 +8,9 @@ import pytest
 
 from containers.busy_feed import create_shop, deciding, goes_on, owner, view
 from containers.conftest import FOR_FEEDS, Compose, brought_up, build_images, docker, eventually, left_of
+from headgate.provisioning.time_scale import scaled_seconds
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(scaled_seconds(3600))]
 
 IMAGE = "headgate-clocks:test"
 APART_SECONDS = 600

@@ -15,8 +15,9 @@ from containers.ports import BROKER
 from headgate import __version__
 from headgate.generation import ChangeReader
 from headgate.generation.shell.tail import open_generation_log
+from headgate.provisioning.time_scale import scaled_seconds
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(scaled_seconds(3600))]
 
 IMAGE = f"headgate:{__version__}"
 FROZEN_SECONDS = 15.0

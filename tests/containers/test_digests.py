@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from containers.conftest import ROOT, docker
+from headgate.provisioning.time_scale import scaled_seconds
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(scaled_seconds(600))]
 
 SCRIPT = ROOT / "infra/docker/pin-digests"
 DIGEST = "sha256:" + "ab" * 32

@@ -19,7 +19,7 @@ from headgate.app.exit_codes import ExitCode
 from headgate.provisioning.time_scale import scaled_seconds
 from support.topic_changes import await_topics
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(scaled_seconds(3600))]
 
 SOURCE, TARGET = PORTS["SOURCE_PORT"], PORTS["TARGET_PORT"]
 IMAGE = f"headgate:{__version__}"

@@ -7,15 +7,19 @@ from collections.abc import Iterator
 import pytest
 
 from containers.busy_feed import busy_feed, create_shop, goes_on
-from containers.conftest import FOR_FEEDS, Compose, brought_up, docker, eventually, left_of
+from containers.conftest import ANSWER_SECONDS, FOR_FEEDS, Compose, brought_up, docker, eventually, left_of
+from headgate.provisioning.time_scale import scaled_seconds
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(scaled_seconds(3600))]
 
 AGENTS = ("agent-1", "agent-2")
 AT_REST = len(AGENTS)
 """Executors: one for each agent (spark.dynamicAllocation.minExecutors)."""
 
-ASK = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8080/json/', timeout=30).read().decode())"
+ASK = (
+    "import urllib.request as u; "
+    f"print(u.urlopen('http://127.0.0.1:8080/json/', timeout={ANSWER_SECONDS}).read().decode())"
+)
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import OperationKind, Positions
 from headgate.runtime.levels import Readership
 from headgate_lab.simulation import operator
@@ -20,7 +21,7 @@ from headgate_lab.simulation.sink import SimulatedSink
 
 SEEDS = range(40)
 MANY_SEEDS = range(40, 440)
-MINUTES = pytest.mark.timeout(3600)
+MINUTES = pytest.mark.timeout(scaled_seconds(3600))
 
 GUARDING_SEEDS = {
     **dict.fromkeys((186, 191, 394, 780044, 900627, 900953, 902382, 903150, 903232), 400),

@@ -8,11 +8,16 @@ import ast
 from collections.abc import Iterator
 from functools import cache
 
+import pytest
+
 from headgate.config.settings import Settings
 from support.pages import ROOT
 from support.waiting import DEADLINE_SECONDS
 
-TESTS, FOLDERS = ROOT / "tests", ("unit", "integration", "e2e", "support", "fixtures")
+TESTS, FOLDERS = ROOT / "tests", ("unit", "integration", "e2e", "simulation", "containers", "support", "fixtures")
+
+WAITING = ("eventually(", "lease_seconds=", "mark.timeout(")
+SCALED = "scaled_seconds"
 
 WAITING = ("eventually(", "lease_seconds=", '"why"')
 
@@ -98,6 +103,55 @@ def test_nobody_gives_up_sooner_than_others() -> None:
     bounds = [(path, call.lineno, number(bound_of(call))) for path, _, call in waits()]
     assert len(bounds) > 300, "nothing is found any more"
     assert [each for each in bounds if each[2] is not None and each[2] < DEADLINE_SECONDS] == []
+
+
+def is_scaled(bound: ast.expr, tree: ast.Module) -> bool:
+    """Whether a bound, or what a name in it stands for in this file, is stretched by HEADGATE_TIME_SCALE."""
+    names = {node.id for node in ast.walk(bound) if isinstance(node, ast.Name)}
+    assigned = [
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and any(ast.unparse(target) in names for target in node.targets)
+    ]
+    return SCALED in names or any(is_scaled(value, tree) for value in assigned)
+
+
+def bounds_of_tests(tree: ast.Module) -> Iterator[ast.expr]:
+    """What stands in marks: ``pytest.mark.timeout(…)``."""
+    return (call.args[0] for call in calls(tree) if ast.unparse(call.func).endswith("mark.timeout"))
+
+
+def test_each_bound_of_a_test_is_stretched_on_a_slow_machine() -> None:
+    """conftest.py stretches the usual bound, and none that a mark puts in its place."""
+    found = [(path, bound.lineno, is_scaled(bound, tree)) for path, tree in trees() for bound in bounds_of_tests(tree)]
+    assert len(found) > 30, "nothing is found any more"
+    assert [each for each in found if not each[2]] == []
+
+
+def test_no_wait_is_stretched_twice() -> None:
+    """``eventually`` stretches by itself what it is given."""
+    found = [
+        (path, call.lineno)
+        for path, tree in trees()
+        for call in calls(tree)
+        if name_of(call) == "eventually" and (bound := bound_of(call)) is not None and is_scaled(bound, tree)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("source", "scaled"),
+    [
+        ("mark.timeout(900)", False),
+        ("mark.timeout(scaled_seconds(900))", True),
+        ("RUN = 900\nmark.timeout(RUN + 60)", False),
+        ("RUN = scaled_seconds(900)\nALL = 2 * RUN\nmark.timeout(ALL + 60)", True),
+        ("from elsewhere import RUN\nmark.timeout(RUN)", False),
+    ],
+)
+def test_a_bound_that_is_not_stretched_is_found(source: str, *, scaled: bool) -> None:
+    tree = ast.parse(source)
+    assert [is_scaled(bound, tree) for bound in bounds_of_tests(tree)] == [scaled]
 
 
 def test_what_is_awaited_of_all_is_not_awaited_of_none() -> None:

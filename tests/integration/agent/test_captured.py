@@ -10,6 +10,7 @@ import pytest
 from fixtures.capture import Sources
 from fixtures.services import mariadb_execute
 from headgate.agent.core.executor import SpanId, SpanTask
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import Epoch, SpanPlan, TaskState
 from headgate.replication.executor import SparkExecutor
 from headgate.replication.queries import ExecutorSettings
@@ -17,7 +18,8 @@ from headgate.replication.spark import SparkRuntime
 from support.waiting import eventually
 
 pytestmark = [
-    pytest.mark.timeout(900),  # two connectors, a Spark and four databases start here, on a machine that may be busy
+    # Two connectors, a Spark and four databases start here, on a machine that may be busy.
+    pytest.mark.timeout(scaled_seconds(900)),
     pytest.mark.spark,
     pytest.mark.integration,
 ]

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import SpanPlan
 from support.topic_changes import make_topics
 from support.waiting import eventually
@@ -59,7 +60,7 @@ class Watched:
             self.jvm_bytes = max(self.jvm_bytes, now["jvm"])
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(scaled_seconds(900))
 def test_they_come_over_in_bounded_memory(bed: Bed) -> None:
     plan = _table_for_large_rows(bed)
     text = "ä" * (ROW_BYTES // 2)

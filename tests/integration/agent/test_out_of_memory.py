@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import SpanPlan
 from headgate.records.error_codes import MEMORY_SHORT
 from headgate.replication.poll_size import POLL_RECORDS_MAX, PollSize
@@ -47,7 +48,7 @@ def small_heap(spark_runtime: SparkRuntime) -> Iterator[None]:
             yield
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(scaled_seconds(900))
 @pytest.mark.usefixtures("small_heap")
 def test_after_two_ends_for_want_of_memory_everything_arrives_and_polls_grow_again(bed: Bed) -> None:
     sizes, text = bed.runtime.poll_size, "ä" * (LARGE_BYTES // 2)

@@ -21,7 +21,8 @@ from headgate.replication.spark import SparkRuntime
 from headgate.sources.topics import plan_spans
 
 pytestmark = [
-    pytest.mark.timeout(600),  # a connector, a Spark and two databases start here, on a machine that may be busy
+    # A connector, a Spark and two databases start here, on a machine that may be busy.
+    pytest.mark.timeout(scaled_seconds(600)),
     pytest.mark.spark,
     pytest.mark.integration,
 ]

@@ -16,6 +16,7 @@ import pytest
 from fixtures.capture import Sources
 from fixtures.services import mariadb_connect
 from headgate.databases.address import Target
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.verify.comparing import compare_table
 from headgate.verify.contract import Side
 from headgate.verify.mysql import MysqlSide
@@ -23,7 +24,7 @@ from headgate.verify.postgresql import PostgresSide
 from support.cases import CASES, Case, Player, records_of_topic
 
 # Connectors start in each test, on a machine that may be busy.
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(scaled_seconds(1800))]
 
 LARGE_BYTES = 32 << 20
 SETTINGS = {

@@ -9,12 +9,13 @@ from psycopg.conninfo import make_conninfo
 from fixtures.capture import Sources
 from fixtures.installed_postgres import installed_server
 from headgate.databases.address import Target
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.verify.comparing import compare_table
 from headgate.verify.postgresql import PostgresSide
 from support.cases import Case, Player, records_of_topic
 
 # A connector starts in each test, on a machine that may be busy.
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(scaled_seconds(900))]
 
 TABLES = ("c48", "c48k", "c48l")
 

@@ -34,7 +34,7 @@ BEGUN = ts_of_ms(time.time_ns() // 1_000_000 - 600_000)
 """Lately: the broker deletes what is a week old."""
 TARGET = BEGUN + 100
 PARTITIONS = 2
-SECONDS = scaled_seconds(300)
+SECONDS = 300.0
 """A node starts Spark, which on a busy machine takes a minute."""
 
 

@@ -23,12 +23,13 @@ from headgate.databases.row_source import RowSource
 from headgate.formats.change import Change, ChangeError
 from headgate.formats.expressions.computed import ComputedColumns
 from headgate.formats.expressions.declared import SourceTypes
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.replication.shaped_rows import ShapedRows
 from headgate.tables.catalogues import open_catalogue
 from headgate.tables.computed import source_columns
 
 # Four connectors start in each test, on a machine that may be busy.
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(scaled_seconds(900))]
 
 ROWS: Final = 60
 SEED: Final = 20261128

@@ -8,11 +8,12 @@ from headgate.config.source_spec import RegistrySpec
 from headgate.formats.avro_schema import columns_with_defaults
 from headgate.formats.change import ABSENT
 from headgate.formats.debezium_avro import DebeziumAvroDecoder
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.sources.registry import SchemaRegistry
 from headgate_lab.embedded.registry import EmbeddedRegistry
 
 # Connectors start in each test, on a machine that may be busy.
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(scaled_seconds(900))]
 
 JSON_WITH_SCHEMAS = {
     f"{side}.converter{name}": value

@@ -12,6 +12,7 @@ from fixtures.capture import Sources
 from fixtures.services import mariadb_execute
 from headgate.formats.change import Change
 from headgate.formats.debezium_json import DebeziumJsonDecoder
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
     ChangeBatch,
@@ -26,7 +27,7 @@ from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(scaled_seconds(900))]
 
 TABLES = {
     "bits": "id int PRIMARY KEY, t1 tinyint(1), tb tinyint(1), b1 bit(1), b9 bit(9), b64 bit(64), "

@@ -12,13 +12,14 @@ import pytest
 from fixtures.capture import Sources
 from fixtures.services import mariadb_execute
 from headgate.formats.change import Change
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.sinks.contract import ChangeBatch, FeedIdentity, OffsetRange, Sink, ValueRefusedError
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
 from support import build
 
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(scaled_seconds(900))]
 
 WITH_SCHEMAS = {
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",

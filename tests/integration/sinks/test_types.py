@@ -18,6 +18,7 @@ from fixtures.services import mariadb_connect, mariadb_execute
 from headgate.config.source_spec import RegistrySpec
 from headgate.formats.change import CONNECTOR, Change, Operation
 from headgate.formats.debezium_avro import DebeziumAvroDecoder
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.sinks.contract import ChangeBatch, FeedIdentity, OffsetRange, Sink, SinkError, SinkWriter
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.mysql.catalog import MysqlSinkColumn
@@ -31,7 +32,7 @@ from headgate_lab.embedded.registry import EmbeddedRegistry
 from support import build
 
 # Two connectors start in each test, on a machine that may be busy.
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(scaled_seconds(900))]
 
 PAGE = Path(__file__).parents[3] / "docs" / "types.md"
 START, END = "<!-- {}: begin -->\n", "<!-- {}: end -->\n"

@@ -15,6 +15,7 @@ import pytest
 from fixtures.capture import Sources
 from headgate.databases.address import Target
 from headgate.formats.change import Change
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.sinks.contract import SinkError
 from headgate.sinks.delta.sink import DeltaSink
 from headgate.tables.lake_tables import lake_table
@@ -38,7 +39,7 @@ from .test_round_trips import (
 )
 
 # A connector is started, and each type has a table of its own.
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(scaled_seconds(900))]
 
 OF_POSTGRESQL: Final = [
     *POSTGRESQL,

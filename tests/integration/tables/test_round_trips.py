@@ -19,6 +19,7 @@ from headgate.databases.postgresql import catalogue as postgresql
 from headgate.databases.postgresql.session import PostgresSession, open_connection
 from headgate.eventlog.connection import KafkaConnection
 from headgate.formats.change import Change
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import SpanPlan
 from headgate.sinks.contract import ChangeBatch, FeedIdentity, OffsetRange, Sink, SinkError
 from headgate.sinks.relational.mysql import MysqlSink
@@ -44,7 +45,7 @@ from support.connector_types import (
 )
 
 # Two connectors are started, and each type has a table of its own at each sink.
-pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(scaled_seconds(900))]
 
 AS_ITSELF: Final = "{}::text"
 POSTGRESQL_SETTINGS: Final = "SET TimeZone = 'UTC'; SET lc_monetary = 'C'; SET IntervalStyle = 'postgres'"

@@ -12,6 +12,7 @@ from fixtures.services import mariadb_execute
 from headgate.config.feed import FeedSpec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.formats.change import Change
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import SpanPlan
 from headgate.sinks.contract import ChangeBatch, FeedIdentity, OffsetRange, SinkRefusedError
 from headgate.sinks.relational.postgresql import PostgresSink
@@ -21,7 +22,7 @@ from headgate.tables.creation import create_missing
 from headgate.tables.source_checks import check_source_tables
 from support import build
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(scaled_seconds(600))]
 
 CHANGES: Final = (
     "INSERT INTO {} VALUES (1, 'a', 'one'), (2, 'b', 'two'), (3, 'c', 'three')",
