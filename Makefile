@@ -53,16 +53,16 @@ test: $(READY) ## unit, scenarios, integration on a real broker and PostgreSQL, 
 # An engine that runs is taken as it is (DOCKER_HOST). What of its images cannot be pulled is made here, as root.
 CONTAINERS = HEADGATE_TEST_PARTS=containers TESTCONTAINERS_RYUK_DISABLED=true $(COMPILED) $(RUN)/pytest -p no:randomly
 
-test-containers: $(READY) ## docker-compose.yml with kills, and the integration suites of log and sinks on containers
+test-containers: $(READY) ## docker-compose.yml with kills, the chart, and the suites of log, sinks and views on containers
 	infra/docker/prerequisites
 	infra/docker/local-images
 	infra/helm/local-helm
 	$(CONTAINERS) tests/containers -m containers
 	$(CONTAINERS) tests/integration/eventlog tests/integration/sinks tests/integration/views
 
-# Beyond `make test`: a campaign over each sink (agents and owners killed, frozen, silenced, the broker killed) and ten
-# times as many simulated histories. One after the other: a campaign takes a lost lease that no fault explains for a bug.
-test-long: $(READY) ## what make test leaves out: campaigns of real faults, hundreds of simulated histories
+# Beyond `make test`: a campaign over each sink (agents and owners killed, frozen, silenced, the broker killed) and
+# thousands of simulated histories. One after the other: a campaign takes a lost lease that no fault explains for a bug.
+test-long: $(READY) ## what make test leaves out: campaigns of real faults, thousands of simulated histories
 	$(PYTEST) -m long
 
 lint: $(READY) types ## ruff, formatter, import contracts, mypy, words and lines of the pages
