@@ -65,6 +65,8 @@ class Compose:
         # Without the newer builder's plug-in the older one, which every engine has, must be asked for.
         has_builder = subprocess.run(["docker", "buildx", "version"], capture_output=True, check=False).returncode == 0
         self._environment = {} if has_builder else {"DOCKER_BUILDKIT": "0", "COMPOSE_DOCKER_CLI_BUILD": "0"}
+        # The older program gives up an answer of the engine after a minute, however slow the machine is.
+        self._environment["COMPOSE_HTTP_TIMEOUT"] = str(round(ANSWER_SECONDS))
         self._environment |= {name: str(port) for name, port in PORTS.items()} | (variables or {})
 
     def __call__(self, *arguments: str, check: bool = True) -> str:
