@@ -16,10 +16,8 @@ from support.waiting import DEADLINE_SECONDS
 
 TESTS, FOLDERS = ROOT / "tests", ("unit", "integration", "e2e", "simulation", "containers", "support", "fixtures")
 
-WAITING = ("eventually(", "lease_seconds=", "mark.timeout(")
+WAITING = ("eventually(", "lease_seconds=", "mark.timeout(", '"why"')
 SCALED = "scaled_seconds"
-
-WAITING = ("eventually(", "lease_seconds=", '"why"')
 
 
 @cache

@@ -80,7 +80,7 @@ def into_lake(
     [
         pytest.param(DELTA, "append", id="delta-append"),
         pytest.param(ICEBERG, "upsert", id="iceberg-upsert"),
-        # Of these, too, the sinks' contract kills a writer wherever it can die.
+        # Of these the sinks' contract kills a writer in every run of the tests, and no worker whose batch is run again.
         pytest.param(DELTA, "upsert", id="delta-upsert", marks=pytest.mark.long),
         pytest.param(ICEBERG, "append", id="iceberg-append", marks=pytest.mark.long),
     ],

@@ -34,7 +34,8 @@ ANSWER_SECONDS = scaled_seconds(120.0)
 """For the broker to answer, or a process that was told to end to be gone."""
 
 LEASE_SECONDS = scaled_seconds(5.0)
-"""The default. On a busy machine a shorter one runs out although nobody was killed, and owners and sessions change."""
+"""The default, longer on a slow machine: a shorter one runs out although nobody was killed, and owners and sessions
+change."""
 
 SHOWN_LINES = 60
 """Of a service's log, behind a test that has failed: enough for what it did last."""

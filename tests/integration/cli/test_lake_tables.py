@@ -49,8 +49,8 @@ def offsets(lake: Path) -> list[int]:
 
 
 POINTS = (CrashPoint.BEFORE_CLAIM, CrashPoint.BEFORE_COMMIT, CrashPoint.COMMITTED)
-"""An agent is killed at each. Before the claim tests/integration/cli/test_created_tables.py has one killed, too, and
-before the commit the sink's contract has its writer killed."""
+"""An agent is killed at each. In every run of the tests, one is killed before the claim of a table in a database
+(test_created_tables.py), and a lake's writer before its commit (the sink's contract)."""
 
 
 @pytest.mark.usefixtures("one_core_spark")

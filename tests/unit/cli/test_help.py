@@ -14,6 +14,7 @@ WORDS_MIN = 3
 """Fewer name a unit or repeat the option."""
 
 ALL = dict(commands())
+assert ALL, "the tests below look at each"
 
 WITHOUT_EXAMPLE = {"version"}
 """It takes nothing."""

@@ -35,7 +35,7 @@ def test_every_name_of_a_hint_is_one_of_librdkafkas(name: str) -> None:
         ),
         (
             {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLANE"},
-            ["<sasl.mechanism>: Unsupported SASL mechanism: PLANE. Did you mean PLAIN? sasl.mechanism is one of"],
+            ["<sasl.mechanism>: Unsupported SASL mechanism: PLANE. Did you mean 'PLAIN'? sasl.mechanism is one of"],
         ),
         (
             {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "shop"},
@@ -65,5 +65,5 @@ def test_the_place_is_the_variable_or_the_option(monkeypatch: pytest.MonkeyPatch
         load_settings()
     monkeypatch.delenv("HEADGATE_KAFKA__SOCKET_TIMEOUT_MS")
     monkeypatch.setenv("HEADGATE_KAFKA_SASL_USERNAME", "shop")
-    with pytest.raises(SettingsError, match="did you mean HEADGATE_KAFKA__SASL_USERNAME"):
+    with pytest.raises(SettingsError, match="did you mean 'HEADGATE_KAFKA__SASL_USERNAME'"):
         load_settings()

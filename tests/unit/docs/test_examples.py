@@ -61,6 +61,7 @@ def test_the_readme_has_a_feed() -> None:
 
 
 def test_commands_exist_with_their_options() -> None:
+    assert COMMANDS, "the pages show some"
     assert [
         f"{page}: {command}: {found}"
         for page, command in COMMANDS
