@@ -16,9 +16,9 @@ import fastavro
 import msgspec
 from fastavro.schema import to_parsing_canonical_form
 
-from headgate.config.source_spec import RegistrySpec
+from headgate.config.registry_spec import RegistrySpec
 from headgate.eventlog.schema_files import SchemaVersion, schemas
-from headgate.sources.registry import NOT_FOUND, OK, SchemaAnswer, SchemaRegistry, decoded, problem_said
+from headgate.formats.schema_registry import NOT_FOUND, OK, SchemaAnswer, SchemaRegistry, decoded, problem_said
 
 __all__ = ["Registered", "RegistrationError", "Standing", "add_schemas", "standings"]
 

@@ -16,7 +16,7 @@ from headgate.cli.waiting import waiting
 
 if TYPE_CHECKING:
     from headgate.app.schema_registration import Registered
-    from headgate.config.source_spec import RegistrySpec
+    from headgate.config.registry_spec import RegistrySpec
 
 Registry = Annotated[
     str,

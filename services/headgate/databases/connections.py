@@ -13,7 +13,7 @@ import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from headgate.config.secrets import CONNECTIONS, NotPermittedError, secret, setting
-from headgate.config.source_spec import RegistrySpec
+from headgate.config.registry_spec import RegistrySpec
 from headgate.config.store_options import StoreOptions
 from headgate.config.strict import Strict
 from headgate.config.wording import explained, one_of

@@ -19,7 +19,7 @@ from headgate.replication.catalogue_types import CatalogueTypes
 from headgate.sinks.contract import Claim, Sink, SinkRefusedError, SinkWriter
 from headgate.sinks.on_driver import Committer, Stager, driver_sink
 from headgate.sinks.registry import open_sink, server_of
-from headgate.sources.registry import SchemaRegistry
+from headgate.formats.schema_registry import SchemaRegistry
 from headgate.sources.topics import source_tables
 
 __all__ = ["FEEDS_MAX", "FeedIncarnation", "FeedParts", "feed_of", "server_of_feed"]

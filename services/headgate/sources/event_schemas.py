@@ -12,7 +12,7 @@ from headgate.formats.decoding import SchemasUnavailableError
 from headgate.records.control import SpanPlan
 from headgate.sources.newest import look_at_newest
 from headgate.sources.offsets import SourceUnreachableError
-from headgate.sources.registry import SchemaRegistry
+from headgate.formats.schema_registry import SchemaRegistry
 
 __all__ = ["event_schemas"]
 

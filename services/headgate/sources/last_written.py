@@ -24,7 +24,7 @@ from headgate.formats.decoding import SchemasUnavailableError
 from headgate.formats.snapshot_markers import IN_THE_STREAM, LAST
 from headgate.sources.newest import LOOK_SECONDS_MAX, read_newest
 from headgate.sources.offsets import end_offsets, start_offsets
-from headgate.sources.registry import SchemaRegistry
+from headgate.formats.schema_registry import SchemaRegistry
 
 __all__ = ["LastWritten", "last_written"]
 

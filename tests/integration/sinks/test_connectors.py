@@ -4,12 +4,12 @@ import psycopg
 import pytest
 
 from fixtures.capture import Sources
-from headgate.config.source_spec import RegistrySpec
+from headgate.config.registry_spec import RegistrySpec
 from headgate.formats.avro_schema import columns_with_defaults
 from headgate.formats.change import ABSENT
 from headgate.formats.debezium_avro import DebeziumAvroDecoder
+from headgate.formats.schema_registry import SchemaRegistry
 from headgate.provisioning.time_scale import scaled_seconds
-from headgate.sources.registry import SchemaRegistry
 from headgate_lab.embedded.registry import EmbeddedRegistry
 
 # Connectors start in each test, on a machine that may be busy.

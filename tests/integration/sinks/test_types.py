@@ -15,7 +15,7 @@ import pytest
 
 from fixtures.capture import Sources
 from fixtures.services import mariadb_connect, mariadb_execute
-from headgate.config.source_spec import RegistrySpec
+from headgate.config.registry_spec import RegistrySpec
 from headgate.formats.change import CONNECTOR, Change, Operation
 from headgate.formats.debezium_avro import DebeziumAvroDecoder
 from headgate.provisioning.time_scale import scaled_seconds
@@ -27,7 +27,7 @@ from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.postgresql.values import column_text as postgresql_text
 from headgate.sinks.relational.session import RelationalSettings
 from headgate.sinks.relational.times import NotTextError
-from headgate.sources.registry import SchemaRegistry
+from headgate.formats.schema_registry import SchemaRegistry
 from headgate_lab.embedded.registry import EmbeddedRegistry
 from support import build
 

@@ -11,7 +11,8 @@ import urllib3
 from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from headgate.config.source_spec import RegistrySpec, SourceSpec
+from headgate.config.registry_spec import RegistrySpec
+from headgate.config.source_spec import SourceSpec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.sources.last_written import LastWritten, last_written
 from headgate_lab.embedded.registry import EmbeddedRegistry

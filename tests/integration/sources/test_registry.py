@@ -5,10 +5,10 @@ import json
 import pytest
 import urllib3
 
-from headgate.config.source_spec import RegistrySpec
+from headgate.config.registry_spec import RegistrySpec
 from headgate.formats.change import ChangeError
 from headgate.formats.decoding import SchemasUnavailableError
-from headgate.sources.registry import UNKNOWN_SECONDS, SchemaRegistry
+from headgate.formats.schema_registry import UNKNOWN_SECONDS, SchemaRegistry
 from headgate_lab.embedded.registry import EmbeddedRegistry
 
 pytestmark = pytest.mark.integration

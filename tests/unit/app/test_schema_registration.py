@@ -18,14 +18,14 @@ from headgate.app import schema_registration
 from headgate.app.exit_codes import ExitCode
 from headgate.app.schema_registration import Standing, standings
 from headgate.cli.main import app
-from headgate.config.source_spec import RegistrySpec
+from headgate.config.registry_spec import RegistrySpec
 from headgate.eventlog.codec import Codec
 from headgate.eventlog.schema_files import schemas
 from headgate.records.base import Fact
 from headgate.records.control import SessionEnded
 from headgate.records.keys import SessionKey
-from headgate.sources import registry as asking
-from headgate.sources.registry import SchemaRegistry
+from headgate.formats import schema_registry as asking
+from headgate.formats.schema_registry import SchemaRegistry
 
 
 class Registry:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from headgate.config.ca_files import CA_FILE_BYTES_MAX, why_not_ca
-from headgate.config.source_spec import RegistrySpec
+from headgate.config.registry_spec import RegistrySpec
 from headgate.formats.decoding import SchemasUnavailableError
-from headgate.sources.registry import SchemaRegistry
+from headgate.formats.schema_registry import SchemaRegistry
 
 
 def test_a_file_with_a_certificate_can_be_used(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ from headgate.sources.change_logs import ChangeLogs, ChangeLogUnavailableError, 
 from headgate.sources.database import same_source
 from headgate.sources.discovery import added_partitions, look_again
 from headgate.sources.offsets import SourceError, SourceUnreachableError
-from headgate.sources.registry import SchemaRegistry
+from headgate.formats.schema_registry import SchemaRegistry
 from headgate.sources.skips import with_topic_ids
 from headgate.sources.table_options import check_patterns
 from headgate.sources.topics import no_match, plan_spans, present_topics

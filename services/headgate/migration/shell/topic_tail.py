@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.config.source_spec import RegistrySpec
+from headgate.config.registry_spec import RegistrySpec
 from headgate.databases.connections import named_registry
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import LogError, Partition
@@ -26,7 +26,7 @@ from headgate.migration.strategies.target import refusing
 from headgate.records.identifiers import show_identifier
 from headgate.sources.offsets import SourceError
 from headgate.sources.origin import Origin, origin_of
-from headgate.sources.registry import SchemaRegistry
+from headgate.formats.schema_registry import SchemaRegistry
 from headgate.sources.topics import present_topics
 
 __all__ = ["Events", "FeedsUnavailableError", "Looked", "Schemas", "Tail", "registry_spec"]

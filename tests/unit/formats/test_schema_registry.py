@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from fixtures.registry_server import NOT_FOUND, Answer, RegistryServer
-from headgate.config.source_spec import RegistrySpec
+from headgate.config.registry_spec import RegistrySpec
 from headgate.formats.change import ChangeError
 from headgate.formats.decoding import SchemasUnavailableError
-from headgate.sources import registry as module
-from headgate.sources.registry import SchemaRegistry
+from headgate.formats import schema_registry as module
+from headgate.formats.schema_registry import SchemaRegistry
 from headgate_lab.embedded.ports import free_ports
 
 FOUND = (200, json.dumps({"schema": '"string"'}))

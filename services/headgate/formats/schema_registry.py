@@ -2,7 +2,8 @@
 
 Feeds ask two questions: ``GET /schemas/ids/<id>``, and, when a feed is created, ``GET /schemas/types``, whose
 answer shows that there is a registry, that it lets us in and that it has Avro. A decoder asks once per id and
-remembers, so connections are not kept. app/schema_registration.py writes by ``send``.
+remembers, so connections are not kept. A sink that writes Avro registers its schemas: ``POST
+/subjects/<subject>/versions``. app/schema_registration.py writes by ``send``.
 
 A registry that does not answer, or answers anything but what a registry would, is unavailable: the events wait, they
 are not bad. An id that the registry does not know makes its event bad, but only once the registry has reported so for a
@@ -14,15 +15,15 @@ and needs twelve more packages on every executor. What it lacks is OAuth and cli
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import Annotated, Any, Final
+from urllib.parse import quote, urlsplit
 
 import msgspec
 import urllib3
 
 from headgate.config.ca_files import why_not_ca
 from headgate.config.secrets import NotPermittedError, check_hosts, read_secret, secret
-from headgate.config.source_spec import RegistrySpec
+from headgate.config.registry_spec import RegistrySpec
 from headgate.formats.change import DATA_ERRORS, ChangeError
 from headgate.formats.decoding import SchemasUnavailableError
 
@@ -44,7 +45,28 @@ ANSWER_BYTES_MAX: Final = 16 << 20
 
 NOT_FOUND: Final = 404
 _REFUSED: Final = frozenset({401, 403})
+_NOT_TAKEN: Final = frozenset({409, 422})
+"""Of a schema that is registered: not compatible with the subject's last one, or not one that the subject may have."""
 OK: Final = 200
+
+ID_MAX: Final = 2**31 - 1
+"""An id is a Java int, and has four bytes in front of a record."""
+
+
+REASON_CHARACTERS_MAX: Final = 600
+"""Of why a schema is not taken: registries name the field, but begin with the schema or its classes."""
+
+
+class _AccessRefusedError(Exception):
+    """The status of an answer, and what to do about it."""
+
+
+class RegistryRefusedError(SchemasUnavailableError):
+    """The registry refuses access, or this process must not use what the feed names: somebody has to correct it."""
+
+
+class SchemaNotTakenError(Exception):
+    """A registry that works does not register a schema under its subject. The message is the registry's reason."""
 
 
 class SchemaAnswer(msgspec.Struct):
@@ -60,15 +82,22 @@ class _Problem(msgspec.Struct):
     message: str = ""
 
 
+class _Registered(msgspec.Struct):
+    id: Annotated[int, msgspec.Meta(gt=0, le=ID_MAX)]
+
+
 class SchemaRegistry:
     """One feed's registry. Not for more than one thread."""
 
-    def __init__(self, spec: RegistrySpec, clock: Callable[[], float] = time.monotonic) -> None:
-        """No connection is made yet; the password is read each time one is."""
+    def __init__(
+        self, spec: RegistrySpec, clock: Callable[[], float] = time.monotonic, *, option: str = "source.registry"
+    ) -> None:
+        """No connection is made yet; the password is read each time one is. ``option``: what ``spec`` is in the feed."""
         self._spec = spec
         self._clock = clock
+        self._option = option
         self._unknown_since: dict[int, float] = {}
-        self._down: tuple[float, str] | None = None
+        self._down: tuple[float, SchemasUnavailableError] | None = None
 
     def schema(self, schema_id: int) -> str:
         """The schema's JSON. Raises ChangeError if there is none of that id, SchemasUnavailableError."""
@@ -88,6 +117,21 @@ class SchemaRegistry:
             )
         return str(answer.schema)
 
+    def register(self, subject: str, schema: str) -> int:
+        """The id of an Avro schema, which is registered under the subject unless it is already.
+
+        Raises SchemaNotTakenError, SchemasUnavailableError.
+        """
+        status, body = self._ask(f"/subjects/{quote(subject, safe='')}/versions", "POST", {"schema": schema})
+        if status in _NOT_TAKEN:
+            raise SchemaNotTakenError(f"{status}{problem_said(body, REASON_CHARACTERS_MAX)}")
+        if status != OK:
+            raise self._failed(f"it answers {status} to schema {subject}{problem_said(body)}")
+        given = decoded(body, _Registered)
+        if given is None:
+            raise self._failed("the server there is not a schema registry")
+        return int(given.id)
+
     def check(self) -> None:
         """Raise SchemasUnavailableError, unless a registry that has Avro answers and lets us in."""
         status, body = self._ask("/schemas/types")
@@ -103,28 +147,30 @@ class SchemaRegistry:
 
     def _ask(self, path: str, method: str = "GET", body: Mapping[str, object] | None = None) -> tuple[int, bytes]:
         if self._down is not None and self._clock() < self._down[0]:
-            raise SchemasUnavailableError(self._down[1])
+            raise type(self._down[1])(str(self._down[1]))
         self._down = None
         try:
             return self._answer(method, self._spec.url.rstrip("/") + path, body)
+        except _AccessRefusedError as error:
+            raise self._failed(str(error), RegistryRefusedError) from error
         except urllib3.exceptions.HTTPError as error:
             raise self._failed(_plain(error)) from error
         except (OSError, UnicodeDecodeError, NotPermittedError) as error:  # the password's file, the authority's file
-            raise self._failed(str(error)) from error
+            raise self._failed(str(error), RegistryRefusedError) from error
 
     def _answer(self, method: str, url: str, given: Mapping[str, object] | None) -> tuple[int, bytes]:
         spec = self._spec
-        check_hosts([urlsplit(url).hostname or ""], "source.registry.url")
+        check_hosts([urlsplit(url).hostname or ""], f"{self._option}.url")
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json", "Connection": "close"}
         if spec.user is not None and spec.password_file is not None:
-            password = read_secret(secret(spec.password_file, "source.registry.password_file"))
+            password = read_secret(secret(spec.password_file, f"{self._option}.password_file"))
             headers |= urllib3.make_headers(basic_auth=f"{spec.user}:{password}")
         if given is not None:
             headers["Content-Type"] = "application/vnd.schemaregistry.v1+json"
         content = None if given is None else msgspec.json.encode(given)
         authority = None if spec.ca_file is None else str(spec.ca_file)
         if spec.ca_file is not None and (why := why_not_ca(spec.ca_file)) is not None:
-            raise OSError(f"source.registry.ca_file: {why}")
+            raise OSError(f"{self._option}.ca_file: {why}")
         timeout = urllib3.Timeout(connect=CONNECT_SECONDS_MAX, read=ANSWER_SECONDS_MAX)
         with (
             urllib3.PoolManager(
@@ -136,8 +182,9 @@ class SchemaRegistry:
         if len(body) > ANSWER_BYTES_MAX:
             raise urllib3.exceptions.HTTPError(f"it answers with more than {ANSWER_BYTES_MAX} bytes")
         if response.status in _REFUSED:
-            raise urllib3.exceptions.HTTPError(
-                f"it refuses access ({response.status}): correct source.registry.user and the password file"
+            raise _AccessRefusedError(
+                f"it refuses access ({response.status}): correct {self._option}.user and the password file, or give "
+                f"the user the right{problem_said(body)}"
             )
         return response.status, body
 
@@ -154,10 +201,12 @@ class SchemaRegistry:
             "headers.enabled=false and use-id=contentId)"
         )
 
-    def _failed(self, reason: str) -> SchemasUnavailableError:
-        text = f"the schema registry at {self._spec.url} cannot be asked: {reason}"
-        self._down = (self._clock() + PAUSE_SECONDS, text)
-        return SchemasUnavailableError(text)
+    def _failed(
+        self, reason: str, kind: type[SchemasUnavailableError] = SchemasUnavailableError
+    ) -> SchemasUnavailableError:
+        error = kind(f"the schema registry at {self._spec.url} cannot be asked: {reason}")
+        self._down = (self._clock() + PAUSE_SECONDS, error)
+        return error
 
 
 def decoded(body: bytes, kind: Any) -> Any:
@@ -168,10 +217,10 @@ def decoded(body: bytes, kind: Any) -> Any:
         return None
 
 
-def problem_said(body: bytes) -> str:
+def problem_said(body: bytes, characters_max: int = 200) -> str:
     """The registry's own text on what is wrong, to be appended to ours. Empty if it has none."""
     problem = decoded(body, _Problem)
-    return "" if problem is None else f": {problem.message[:200]} ({problem.error_code})"
+    return "" if problem is None else f": {problem.message[:characters_max]} ({problem.error_code})"
 
 
 def _plain(error: urllib3.exceptions.HTTPError) -> str:

@@ -1,0 +1,56 @@
+"""A schema registry as a feed describes it, of its source's events or of its sink's records."""
+
+from pathlib import Path
+
+from pydantic import field_validator, model_validator
+
+from headgate.config.server_url import ServerUrlError, server_url
+from headgate.config.strict import Strict
+
+__all__ = ["RegistrySpec"]
+
+
+class RegistrySpec(Strict):
+    """Where the schemas of Avro records are. The password comes from ``password_file``, never from the log.
+
+    ``ca_file``: whose signature the registry's certificate must have, instead of those the machine trusts.
+    """
+
+    url: str
+    user: str | None = None
+    password_file: Path | None = None
+    ca_file: Path | None = None
+    allow_plain_http: bool = False
+    """User and password are sent over http, where they can be read on the way."""
+
+    @field_validator("url")
+    @classmethod
+    def _address(cls, given: str) -> str:
+        try:
+            server_url(given)
+        except ServerUrlError as error:
+            if error.has_credentials:
+                raise ValueError(
+                    "it must not contain credentials, because feeds are stored in Kafka. Use user and password_file"
+                ) from None
+            raise ValueError(
+                "it is not the URL of a server. Write it as https://registry.example:8081, without a query (?)"
+            ) from None
+        return given
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> "RegistrySpec":
+        if (self.user is None) != (self.password_file is None):
+            raise ValueError("user and password_file: give both or neither")
+        if self.user is not None and ":" in self.user:
+            raise ValueError("user: HTTP basic authentication does not allow a colon in it")
+        is_plain = not self.url.startswith("https:")
+        if self.user is not None and is_plain and not self.allow_plain_http:
+            raise ValueError(
+                "http sends user and password in plain text. Use an https address, or set allow_plain_http: true"
+            )
+        if self.allow_plain_http and (self.user is None or not is_plain):
+            raise ValueError("allow_plain_http needs an http address, user and password_file. Remove it")
+        if self.ca_file is not None and not self.url.startswith("https:"):
+            raise ValueError("ca_file needs an https address, because http has no certificates")
+        return self
