@@ -176,6 +176,13 @@ class FeedSpec(Strict):
                 f"sink.format: {self.sink.format} needs events that are such envelopes already (source.format: "
                 f"{known}). This feed's format is {self.source.format}. Remove sink.format: records are then flat JSON"
             )
+        if self.sink.needs_types and not FORMATS[self.source.format].tells_types:
+            known = ", ".join(name for name in FORMATS.names() if FORMATS[name].tells_types)
+            raise ValueError(
+                f"sink.format: {self.sink.format} needs events with schemas, which describe the types of columns "
+                f"(source.format: {known}). Events of format {self.source.format} have none. Remove sink.format and "
+                "sink.registry: records are then flat JSON"
+            )
         spec = {"columns and where": self, **{pattern: self._with(options) for pattern, options in self.tables.items()}}
         shaped = next((name for name, each in spec.items() if each.shapes), None)
         if self.sink.writes_events and shaped is not None and not FORMATS[self.source.format].shapes_envelopes:

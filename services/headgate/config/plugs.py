@@ -44,8 +44,8 @@ class SinkTraits(msgspec.Struct, frozen=True, kw_only=True):
     """What a feed, a command and a page of the documentation need to know of a sink.
 
     ``options``: which of sink.commit_interval_seconds, connection, foreign_keys, format, keyless, maintenance, mode,
-    partition_by, partitions, password_file, rounding, store, tables, topic, types and unique_keys, and of the feed's
-    snapshot, it takes; others are refused. ``partition_transforms``: partition_by may have transforms.
+    partition_by, partitions, password_file, registry, rounding, store, tables, topic, types and unique_keys, and of the
+    feed's snapshot, it takes; others are refused. ``partition_transforms``: partition_by may have transforms.
     ``commit_interval_seconds``: between two commits of a table, if the feed does not name it; 0: at once. ``schemes``:
     how its addresses begin, where they have a scheme. ``connectors``: Debezium's names of the connectors whose source
     is such a database, so that it may be its own source. ``alters_tables``: it takes sink.tables: evolve.

@@ -9,6 +9,7 @@ from headgate.config.column_types import column_of
 from headgate.config.maintenance_options import MaintenanceOptions
 from headgate.config.partitioning import IDENTITY, PartitionBy, instead_of_transform, partition_fields
 from headgate.config.plugs import SINKS
+from headgate.config.registry_spec import RegistrySpec
 from headgate.config.store_options import StoreOptions
 from headgate.config.strict import Strict
 from headgate.config.topic_options import TopicOptions
@@ -50,9 +51,11 @@ class SinkSpec(Strict):
     value in one transaction, because rows are applied one after the other."""
     partitions: Literal["as-source", "by-key"] = "as-source"
     """Of a topic: the partition of the source's record, or the one that the key decides on (Kafka's murmur2)."""
-    format: Literal["flat", "cloudevents", "debezium"] = "flat"
-    """Of records of a topic: a row as flat JSON, the same with CloudEvents' attributes as headers, or Debezium's
-    envelope of the event."""
+    format: Literal["flat", "cloudevents", "avro", "debezium"] = "flat"
+    """Of records of a topic: a row as flat JSON, the same with CloudEvents' attributes as headers, the row as Avro, or
+    Debezium's envelope of the event."""
+    registry: RegistrySpec | None = None
+    """Where schemas of records in Avro are registered."""
     topic: TopicOptions = Field(default_factory=TopicOptions)
     """Of topics that Headgate creates."""
     mode: Literal["upsert", "append"] = "upsert"
@@ -96,6 +99,7 @@ class SinkSpec(Strict):
             "tables": self.tables in ("create", "evolve"),
             "format": self.format != "flat",
             "partitions": self.partitions != "as-source",
+            "registry": self.registry is not None,
             "topic": self.topic != TopicOptions(),
             "mode": self.mode != "upsert",
             "commit_interval_seconds": self.commit_interval_seconds is not None,
@@ -122,10 +126,26 @@ class SinkSpec(Strict):
             raise ValueError("sink.connection has a store of its own. Remove sink.store")
         return self
 
+    @model_validator(mode="after")
+    def _registry_where_needed(self) -> "SinkSpec":
+        if self.format == "avro" and self.registry is None:
+            raise ValueError("sink.format: avro needs sink.registry.url, where the schemas of its records are registered")
+        if self.format != "avro" and self.registry is not None:
+            raise ValueError(
+                f"sink.registry cannot be used with sink.format: {self.format}, which registers no schemas. Remove it, "
+                "or set sink.format: avro"
+            )
+        return self
+
     @property
     def writes_events(self) -> bool:
         """Whether the sink needs the events that changes came as."""
         return self.format == "debezium"
+
+    @property
+    def needs_types(self) -> bool:
+        """Whether the sink needs events that describe the types of their columns."""
+        return self.format == "avro"
 
     def check_takes(self, option: str, written: str) -> None:
         """Raise ValueError unless sinks of this type take ``option``. ``written``: its whole name in the feed."""

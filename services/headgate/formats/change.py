@@ -46,7 +46,12 @@ LACKING_NULL: Final = "null"
 LACKING_UNKNOWN: Final = "unknown"
 """It is NULL, or the source does not have it: the writer may leave NULLs out, and no event shows whether it does."""
 
-BESIDE: Final = frozenset({CONNECTOR, BINARY, DECIMALS, LACKING})
+COMPUTED: Final = "\x00computed"
+"""In ``Change.semantics``, beside columns: the types of computed columns, which no event describes, as a JSON object:
+column → config.expressions.Kind. Their values are as formats/expressions/computed.py writes them. Only where the event
+has a schema."""
+
+BESIDE: Final = frozenset({CONNECTOR, BINARY, DECIMALS, LACKING, COMPUTED})
 """Entries of ``Change.semantics`` that are not of a column."""
 
 TEXT_ONLY: Final = "text"
@@ -71,8 +76,9 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     ``semantics`` is the meaning of values where the event had a schema (None where it had none): column → the schema's
     name, or its Connect type where it has no name ("int32", "bytes"). A parameter a value cannot be read without
     follows in brackets: ``org.apache.kafka.connect.data.Decimal(2)`` (scale), ``io.debezium.data.Bits(8)``,
-    ``array(int32)``. An event without schema has no columns there, at most its CONNECTOR. Never part of a reference
-    cycle, so the garbage collector need not look at it (``gc=False``).
+    ``array(int32)``. That of a decimal may be followed by the precision, ``…Decimal(2,12)``. An event without schema
+    has no columns there, at most its CONNECTOR. Never part of a reference cycle, so the garbage collector need not look
+    at it (``gc=False``).
     """
 
     partition: int

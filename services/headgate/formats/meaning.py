@@ -7,11 +7,12 @@ and no column has the name of another entry of ``Change.semantics``.
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from headgate.formats.change import BESIDE, ChangeError
 
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
+_DECIMAL_BEGIN: Final = f"{DECIMAL}("
 
 COLUMNS_MAX: Final = 4_096
 """Columns that a table of MySQL can have; PostgreSQL's have 1 600."""
@@ -39,6 +40,9 @@ _PARAMETERS: Final = {
 }
 """Name of a schema → the parameter that its values cannot be read without, and the parameter's bounds."""
 
+PRECISION: Final = "connect.decimal.precision"
+"""The parameter of a decimal's schema that has the digits of its column. Its values can be read without."""
+
 _INTEGER: Final = re.compile(r"-?[0-9]{1,10}")
 _NAME: Final = re.compile(r"[^()\x00-\x1f]+")
 
@@ -56,7 +60,10 @@ def named(name: object) -> str:
 
 
 def parametrised(name: str, parameters: Mapping[str, object]) -> str | None:
-    """``name(parameter)`` for a type that needs one, None for any other. Raises ChangeError."""
+    """``name(parameter)`` for a type that needs one, None for any other. Raises ChangeError.
+
+    Of a decimal the precision follows, if the schema has it: ``name(scale,precision)``.
+    """
     known = _PARAMETERS.get(name)
     if known is None:
         return None
@@ -68,7 +75,30 @@ def parametrised(name: str, parameters: Mapping[str, object]) -> str | None:
             f"the event's schema gives {name} the {parameter} {_shown(said)}; it must be an integer between {least} "
             f"and {most}"
         )
+    if name == DECIMAL and (precision := _precision(parameters)) is not None:
+        return f"{name}({int(text)},{precision})"
     return f"{name}({int(text)})"
+
+
+def _precision(parameters: Mapping[str, object]) -> int | None:
+    """None if it is not there, or cannot be one: then it only is not known."""
+    text = str(parameters.get(PRECISION))
+    return int(text) if _INTEGER.fullmatch(text) is not None and 0 < int(text) <= _SCALE_MAX else None
+
+
+class DecimalForm(NamedTuple):
+    """The digits of a decimal's column: behind the point, and all of them, if the schema has that."""
+
+    scale: int
+    precision: int | None
+
+
+def decimal_form(meaning: str | None) -> DecimalForm | None:
+    """What the meaning of a decimal that is sent as bytes has in brackets; None for any other meaning."""
+    if meaning is None or not meaning.startswith(_DECIMAL_BEGIN):
+        return None
+    scale, _, precision = meaning[len(_DECIMAL_BEGIN) : -1].partition(",")
+    return DecimalForm(int(scale), int(precision) if precision else None)
 
 
 def array_of(items: str) -> str:

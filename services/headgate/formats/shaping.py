@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from headgate.config.columns import ColumnOptions, Mask
 from headgate.config.secrets import NotPermittedError, read_secret, secret
 from headgate.formats.change import (
     ABSENT,
     BESIDE,
+    COMPUTED,
     DATA_ERRORS,
     Change,
     ChangeError,
@@ -25,6 +28,7 @@ from headgate.formats.change import (
 from headgate.formats.decoding import UndecodableError
 from headgate.formats.expressions.computed import ComputedColumns
 from headgate.formats.expressions.declared import DeclaredTypes
+from headgate.formats.expressions.evaluation import is_described
 from headgate.formats.expressions.filters import RowFilter
 from headgate.formats.included import AtSink, IncludedColumns
 
@@ -96,7 +100,8 @@ class Shaping:
         self._columns = columns
         self._masks = {column: _masking(column, mask, salts) for column, mask in columns.mask.items()}
         self._meanings: dict[int, tuple[dict[str, str] | None, dict[str, str] | None]] = {}
-        self._computing = ComputedColumns(columns.set, declared).of
+        self._computed = ComputedColumns(columns.set, declared)
+        self._computing = self._computed.of
         self._shape = _compiled(columns, self._masks, IncludedColumns(columns, declared, at_sink))
         self._filter = None if where is None else RowFilter(where, declared)
 
@@ -172,6 +177,10 @@ class Shaping:
                 shaped[columns.target(name)] = "string"
             elif not mask.null:
                 shaped[columns.target(name)] = _OF_CONSTANTS[type(mask.constant)]
+            elif name in semantics:
+                shaped[columns.target(name)] = semantics[name]
+        if columns.set and is_described(semantics):
+            shaped[COMPUTED] = msgspec.json.encode(self._computed.kinds(semantics)).decode()
         return shaped or None
 
 

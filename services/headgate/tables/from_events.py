@@ -16,6 +16,7 @@ from headgate.databases.mysql.catalogue import MysqlColumn, MysqlDefinition, Mys
 from headgate.databases.mysql.types import parse_type as parse_mysql
 from headgate.databases.postgresql.catalogue import PostgresColumn, PostgresDefinition, PostgresKey
 from headgate.formats.column_schema import ColumnSchema, EventSchema
+from headgate.formats.meaning import decimal_form
 from headgate.tables.statement import Definition
 
 __all__ = ["definition_from", "is_untold"]
@@ -35,7 +36,6 @@ _TEXT_CHARACTERS_MAX: Final = 10_485_760
 
 _FRACTION_MAX: Final = 6
 _ARRAY: Final = "array("
-_DECIMAL: Final = "org.apache.kafka.connect.data.Decimal("
 _BITS: Final = "io.debezium.data.Bits("
 _LABELED: Final = frozenset({"io.debezium.data.Enum", "io.debezium.data.EnumSet"})
 
@@ -202,9 +202,9 @@ def _told(column: ColumnSchema, types: dict[str, str], decimal: str) -> str:
         element = meaning.removeprefix(_ARRAY).removesuffix(")")
         # Of an enum, a snapshot's array may be NULL in the place of its values.
         return f"{types[element]}[]" if element in types and element not in _LABELED else meaning
-    if meaning.startswith(_DECIMAL):
-        scale = int(meaning.removeprefix(_DECIMAL).removesuffix(")"))
-        return decimal if column.precision is None else f"{decimal}({column.precision},{scale})"
+    form = decimal_form(meaning)
+    if form is not None:
+        return decimal if column.precision is None else f"{decimal}({column.precision},{form.scale})"
     return types.get(meaning, meaning)
 
 

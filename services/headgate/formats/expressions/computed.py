@@ -44,11 +44,19 @@ class ComputedColumns:
     def __init__(self, given: Mapping[str, str], declared: DeclaredTypes | None = None) -> None:
         """``given``: name at the sink → expression. ``declared``: see Evaluation. Raises ExpressionError."""
         self._evaluations = [_evaluation(name, text, SENT_FORMS, declared) for name, text in given.items()]
+        self._kinds = {
+            name: Evaluation(f"{OPTION}.{name}", text, lambda _, kind: lambda _: kind, declared)
+            for name, text in given.items()
+        }
 
     def of(self, semantics: dict[str, str] | None) -> Callable[[Row], list[object]]:
         """A function of rows whose values have this meaning: the values, in order. Raises ChangeError, as it does."""
         functions = [evaluation.known(semantics) for evaluation in self._evaluations]
         return lambda row: [function(row) for function in functions]
+
+    def kinds(self, semantics: Mapping[str, str]) -> dict[str, Kind]:
+        """The columns' types, where the event's schema describes what they are computed from. Raises ChangeError."""
+        return {name: evaluation.of(semantics)({}) for name, evaluation in self._kinds.items()}
 
 
 def computed_at_database(

@@ -19,7 +19,7 @@ from headgate.formats.connectors import is_of_mysql
 from headgate.formats.decimal_bytes import UNSIGNED_DIGITS, is_base64
 from headgate.formats.expressions.reading import Read, Readable, absent, days, decimals, present, texts, typed, unfit
 from headgate.formats.expressions.values import read_of_database, read_of_event
-from headgate.formats.meaning import DECIMAL
+from headgate.formats.meaning import decimal_form
 from headgate.formats.time_units import MICROS, MILLIS, other_unit
 
 __all__ = [
@@ -31,7 +31,6 @@ _DECIMAL_TEXT: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,
 _ISO_DATE: Final = "io.debezium.time.IsoDate"
 _ISO_TIMESTAMP: Final = "io.debezium.time.IsoTimestamp"
 _TEXT: Final = "string"
-_WHOLE: Final = f"{DECIMAL}(0)"
 _NOT_FINITE: Final = frozenset({"Infinity"})
 """Texts of decimals that are base64 as well."""
 
@@ -103,7 +102,13 @@ class DeclaredTypes(Protocol):
 
 def is_doubtful(meaning: str, connector: str | None) -> bool:
     """Whether a schema leaves open what a column is."""
-    return meaning in (_TEXT, _ISO_DATE, _ISO_TIMESTAMP) or (meaning == _WHOLE and is_of_mysql(connector))
+    return meaning in (_TEXT, _ISO_DATE, _ISO_TIMESTAMP) or (_is_whole(meaning) and is_of_mysql(connector))
+
+
+def _is_whole(meaning: str) -> bool:
+    """Whether it is that of decimals without digits behind the point."""
+    form = decimal_form(meaning)
+    return form is not None and form.scale == 0
 
 
 def read_of_schema(column: str, meaning: str, connector: str | None, declared: DeclaredTypes) -> Readable:
@@ -116,7 +121,7 @@ def read_of_schema(column: str, meaning: str, connector: str | None, declared: D
     known = declared.known().columns.get(column)
     if known is None:
         return read
-    if meaning == _WHOLE:
+    if _is_whole(meaning):
         return Readable(Kind.INTEGER, _whole(column)) if known.is_unsigned else read
     read_text = _OF_DOUBTFUL.get((meaning, known.kind))
     return read if read_text is None else Readable(known.kind, texts(column, read_text))

@@ -24,7 +24,7 @@ from headgate.formats.expressions.reading import (
     typed,
     units,
 )
-from headgate.formats.meaning import DECIMAL
+from headgate.formats.meaning import decimal_form
 
 __all__ = ["kind_at_database", "read_of_database", "read_of_event", "read_of_value"]
 
@@ -96,8 +96,9 @@ _OF_VALUES: Final[Mapping[type, Kind]] = {
 
 def read_of_event(column: str, meaning: str) -> Readable:
     """Of a column whose events have a schema. ``meaning``: its entry in Change.semantics."""
-    if meaning.startswith(f"{DECIMAL}("):
-        return Readable(Kind.NUMERIC, decimals(column, int(meaning[len(DECIMAL) + 1 : -1])))
+    form = decimal_form(meaning)
+    if form is not None:
+        return Readable(Kind.NUMERIC, decimals(column, form.scale))
     if meaning in _MICROS_PER_UNIT:
         return Readable(Kind.TIMESTAMP, units(column, _MICROS_PER_UNIT[meaning]))
     kind = _MEANINGS.get(meaning, Kind.OTHER)

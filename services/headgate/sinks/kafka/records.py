@@ -1,4 +1,4 @@
-"""Changes as records of a target topic, in two formats.
+"""Changes as records of a target topic, in two formats. Avro is in avro.py.
 
 - ``flat``: JSON, one object with the row's columns, and a tombstone for a delete.
 - ``debezium``: the event as it came, key and value byte for byte, with its schema if it has one. A delete is followed
@@ -17,7 +17,7 @@ from headgate.formats.change import ABSENT, Absent, Change, ChangeError, Operati
 from headgate.formats.debezium_schema import OPENING
 from headgate.sinks.contract import Events
 
-__all__ = ["BY_KEY", "Encoded", "Record", "enveloped", "flat"]
+__all__ = ["BY_KEY", "Encoded", "Record", "check_expressible", "check_whole", "enveloped", "flat"]
 
 BY_KEY: Final = -1
 """In place of a partition: the producer chooses it, by the key."""
@@ -47,13 +47,13 @@ _wrapped: Final = msgspec.json.Decoder(_Wrapped)
 
 def flat(change: Change) -> list[Encoded]:
     """The records of a change. Raises ChangeError for what they cannot express."""
-    _check(change)
+    check_expressible(change)
     return [(_json(change.key), None if change.row is None else _json(change.row), None)]
 
 
 def enveloped(change: Change, events: Events) -> list[Encoded]:
     """The same with Debezium's envelopes."""
-    _check(change)
+    check_expressible(change)
     key, value, head = events.of(change.partition, change.offset)
     if events.are_shaped:
         key = _json(change.key)
@@ -78,7 +78,8 @@ def _shaped(change: Change, value: bytes) -> bytes:
     )
 
 
-def _check(change: Change) -> None:
+def check_expressible(change: Change) -> None:
+    """Raise ChangeError for what no topic of rows can express."""
     if change.operation is Operation.TRUNCATE:
         raise ChangeError(
             "TRUNCATE cannot be written to a topic, whose readers know rows only. Keep it out of the source topic "
@@ -94,7 +95,7 @@ def _json(row: Row) -> bytes:
     Raises ChangeError for a row that is not whole.
     """
     if not _UNUSUAL.isdisjoint(map(type, row.values())):
-        _check_whole(row)
+        check_whole(row)
         row = {column: _plain(value) for column, value in row.items()}
     try:
         return _encode(row)
@@ -102,7 +103,8 @@ def _json(row: Row) -> bytes:
         return _encode(_plain(row))
 
 
-def _check_whole(row: Row) -> None:
+def check_whole(row: Row) -> None:
+    """Raise ChangeError for a row that lacks columns which have not changed."""
     absent = [column for column, value in row.items() if value is ABSENT]
     if absent:
         raise ChangeError(

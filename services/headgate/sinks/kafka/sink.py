@@ -16,6 +16,7 @@ from headgate.records.control import Positions
 from headgate.records.source_tables import SourceTable
 from headgate.sinks import registry
 from headgate.sinks.contract import Claim, FeedIdentity, SinkRefusedError, TableShape
+from headgate.sinks.kafka.avro import subjects_of
 from headgate.sinks.kafka.claims import Claims, refuse_strangers
 from headgate.sinks.kafka.errors import as_sink_errors, lost_topic
 from headgate.sinks.kafka.names import topic_of
@@ -30,7 +31,7 @@ from headgate.sinks.registry import SinkPlug
 __all__ = ["SINK", "KafkaSink"]
 
 COMPACTED: Final = {"cleanup.policy": "compact"}
-"""Of topics of flat records, with CloudEvents' headers or without: they hold the latest row per key, and no row is lost
+"""Of topics of rows, as JSON or as Avro, with CloudEvents' headers or without: they hold the latest row per key, and no row is lost
 by its age."""
 
 
@@ -71,6 +72,8 @@ class KafkaSink:
     def check(self, tables: Sequence[str], identity: FeedIdentity | None = None) -> dict[str, TableShape]:
         """See Sink. A topic that is missing is created when an agent takes the table (``prepare``)."""
         shapes = {}
+        if self._options.registry is not None:
+            subjects_of(self._options.registry).check()
         for table in tables:
             topic = topic_of(table)
             is_missing = False
@@ -182,9 +185,9 @@ def _address(dsn: str) -> address.Address:
 
 
 SINK: Final = SinkPlug(
-    summary="Kafka topics: flat JSON, CloudEvents or Debezium's events, in transactions (for read_committed)",
+    summary="Kafka topics: flat JSON, CloudEvents, Avro or Debezium's events, in transactions (for read_committed)",
     writes=Writes.ON_DRIVER,
-    options=frozenset({"connection", "format", "partitions", "password_file", "topic"}),
+    options=frozenset({"connection", "format", "partitions", "password_file", "registry", "topic"}),
     schemes=(SCHEME,),
     address=_address,
     open=_open,

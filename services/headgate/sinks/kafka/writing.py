@@ -25,6 +25,7 @@ from headgate.sinks.contract import (
     SinkUnavailableError,
     ValueRefusedError,
 )
+from headgate.sinks.kafka.avro import AvroRecords, SchemaRefusedError, UntakenSchemaError, subjects_of
 from headgate.sinks.kafka.claims import Claims, check_held
 from headgate.sinks.kafka.cloud_events import Attributes, Headers
 from headgate.sinks.kafka.errors import as_sink_errors, lost_topic
@@ -47,6 +48,9 @@ LIMIT_SECONDS: Final = 60.0
 CHECK_SECONDS: Final = 10.0
 """How often a topic is checked for not being re-created, empty: by a user, or by brokers that create what is named."""
 
+TOPICS_MAX: Final = 256
+"""Topics whose schemas in Avro a process keeps, for each feed."""
+
 HEADER_OVERHEAD_BYTES: Final = 4
 """What a header has beside its name and value: two lengths, of one or two bytes."""
 
@@ -55,18 +59,20 @@ ATTEMPTS_MAX: Final = 3
 
 
 class KafkaStager:
-    """Encodes records in a task. Its only connection asks how large they may be."""
+    """Encodes records in a task. Its connection to Kafka only asks how large they may be."""
 
     def __init__(self, connection: KafkaConnection, options: SinkSpec) -> None:
         self._connection = connection
         self._options = options
         self._limits: dict[str, tuple[float, int]] = {}
+        self._subjects = None if options.registry is None else subjects_of(options.registry)
+        self._avro: dict[str, AvroRecords] = {}
 
     def stage(self, batch: ChangeBatch) -> Staged:
         """See Stager."""
         check_ranges(batch)
         topic = topic_of(batch.claim.table)
-        encode = partial(enveloped, events=_events_of(batch)) if self._options.writes_events else flat
+        encode = self._encoder(batch, topic)
         attributes = Attributes(batch.claim) if self._options.format == "cloudevents" else None
         by_key = self._options.partitions == "by-key"
         trial = _Trial(batch, self._limit(topic) if batch.changes else 0, encode, attributes, by_key=by_key)
@@ -74,6 +80,18 @@ class KafkaStager:
         if found.refused and batch.quarantine is not None:
             batch.quarantine.keep(found.refused)
         return Staged(found.ranges, pack(trial.made), trial.upserts, trial.deletes, len(found.refused))
+
+    def _encoder(self, batch: ChangeBatch, topic: str) -> Callable[[Change], list[Encoded]]:
+        """What makes records of the batch's changes, in the feed's format."""
+        if self._options.writes_events:
+            return partial(enveloped, events=_events_of(batch))
+        if self._subjects is None:
+            return flat
+        if topic not in self._avro:
+            while len(self._avro) >= TOPICS_MAX:
+                del self._avro[next(iter(self._avro))]
+            self._avro[topic] = AvroRecords(self._subjects, topic)
+        return self._avro[topic].encode
 
     def _limit(self, topic: str) -> int:
         now = time.monotonic()
@@ -150,8 +168,9 @@ class _Trial:
     def refusal(self, change: Change, error: Exception) -> ChangeRefusedError:
         """See Trial."""
         claim = self._batch.claim
+        kind = SchemaRefusedError if isinstance(error, UntakenSchemaError) else ValueRefusedError
         return refused_change(
-            ValueRefusedError, claim.table, claim.topic, change, error, column=None, reason=str(error)
+            kind, claim.table, claim.topic, change, error, column=None, reason=str(error)
         )
 
 

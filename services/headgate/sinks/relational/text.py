@@ -16,6 +16,7 @@ import msgspec
 
 from headgate.formats.change import DATA_ERRORS, TEXT_ONLY, reason_of
 from headgate.formats.connectors import is_of_debezium, is_of_mysql
+from headgate.formats.meaning import decimal_form
 from headgate.sinks.relational.forms import DIVIDER, NULL_MARK, Form
 from headgate.sinks.relational.times import NotTextError
 
@@ -239,7 +240,8 @@ def json_value(value: object) -> str:
 
 def decimal_scale(meaning: str | None) -> int | None:
     """The scale of base64 decimals, if the schema declares such values."""
-    return int(meaning[len(DECIMAL) : -1]) if meaning is not None and meaning.startswith(DECIMAL) else None
+    form = decimal_form(meaning)
+    return None if form is None else form.scale
 
 
 def numeric(scale: int | None, value: object) -> str:

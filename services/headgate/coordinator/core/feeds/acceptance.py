@@ -81,6 +81,7 @@ FIXED: Final = (
     ("sink", "dsn"),
     ("sink", "connection"),
     ("sink", "store", "endpoint"),
+    ("sink", "registry", "url"),
     ("sink", "table"),
     ("sink", "format"),
     ("sink", "partitions"),
