@@ -110,6 +110,7 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         errors=("headgate.sinks.contract:SinkError",),
         refusals=(
             "sink",
+            "schema_refused",
             "sink_column_missing",
             "sink_conflict",
             "sink_fenced",

@@ -92,8 +92,9 @@ _ROWS: Final = (
         "source_format",
         Stage.SOURCE,
         False,
-        "the newest records of a topic are in another format than the feed's",
-        "set source.format to the format that the message names",
+        "the newest records of a topic are in another format than the feed's, or their schemas cannot be written in "
+        "the sink's",
+        "set `source.format` to the format that the message names, or correct what it names",
     ),
     ErrorCode(
         "source_topic_missing",
@@ -338,6 +339,16 @@ _ROWS: Final = (
         False,
         "the sink refuses the copied rows",
         "the message has the reason; it is reported as `copy_failed`",
+    ),
+    ErrorCode(
+        "schema_refused",
+        Stage.SINK,
+        True,
+        "the registry of a Kafka sink in Avro does not take the schema that the next changes of the table need: it is not "
+        "compatible with the subject's last one, or the registry is read-only",
+        "the message has the subject and the registry's reason. Undo the change at the source, keep the column from the "
+        "sink with `columns`, or relax the subject's compatibility: the table continues by itself (after half an hour of "
+        "waiting: `headgate feed resume`)",
     ),
     ErrorCode(
         "sink_column_missing",

@@ -50,6 +50,7 @@ class Seen(msgspec.Struct):
     of microseconds. ``kinds``: column → the types that its values have as JSON, of events without schemas.
     ``key``: the columns of the newest record's key, empty if it has none.
     ``bytes_of_decimals``: columns of such events that are bytes in base64, if they are decimals at the source.
+    ``semantics``: of the newest row (Change.semantics).
     """
 
     records: int = 0
@@ -64,6 +65,7 @@ class Seen(msgspec.Struct):
     kinds: dict[str, frozenset[Kind]] = {}
     bytes_of_decimals: frozenset[str] = frozenset()
     key: tuple[str, ...] = ()
+    semantics: dict[str, str] | None = None
 
 
 def preview(connection: KafkaConnection, spec: FeedSpec, topics: Mapping[str, int]) -> dict[str, Seen]:
@@ -159,6 +161,7 @@ class _Looking:
         seen.key = tuple(change.key) or seen.key
         if change.row is None:
             return
+        seen.semantics = change.semantics
         if LACKING not in told:
             seen.columns = frozenset(change.row)
         with suppress(SchemasUnavailableError, *DATA_ERRORS):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.config.columns import ColumnOptions
-from headgate.formats.change import ABSENT, CONNECTOR, LACKING, LACKING_NULL, Change, Operation, Row
+from headgate.formats.change import ABSENT, COMPUTED, CONNECTOR, LACKING, LACKING_NULL, Change, Operation, Row
 from headgate.formats.decoding import UndecodableError
 from headgate.formats.expressions.computed import SENT_FORMS, TEXT_FORMS, computed_at_database
 from headgate.formats.shaping import Shaping
@@ -78,7 +78,10 @@ def test_an_expression_replaces_the_column_that_it_names_and_no_other() -> None:
 
 def test_what_the_sink_gets_has_no_meaning_of_the_replaced_column() -> None:
     shaping = Shaping(ColumnOptions.model_validate({"set": {"day": "CAST(day AS TEXT)", "n": "price"}}), {})
-    assert shaping.meaning(MEANING) == {name: meaning for name, meaning in MEANING.items() if name != "day"}
+    assert shaping.meaning(MEANING) == {name: meaning for name, meaning in MEANING.items() if name != "day"} | {
+        COMPUTED: '{"day":"text","n":"integer"}'
+    }
+    assert shaping.meaning({CONNECTOR: "postgresql"}) == {CONNECTOR: "postgresql"}  # without a schema, values decide
 
 
 def test_a_value_that_the_event_leaves_out_leaves_the_column_out_or_is_refused() -> None:

@@ -24,6 +24,7 @@ from headgate.sinks.registry import open_sink, same_sink
 from headgate.sinks.triggers import trigger_warnings
 from headgate.sources.compaction import compaction_warnings
 from headgate.sources.connector_warnings import SinkTable, connector_warnings
+from headgate.sources.described import check_described
 from headgate.sources.event_schemas import event_schemas
 from headgate.sources.preview import Seen, check_formats, preview
 from headgate.sources.said import tables_said
@@ -111,6 +112,7 @@ class FeedChecks:
         self, spec: FeedSpec, spans: tuple[SpanPlan, ...], seen: dict[str, Seen], known: Collection[str]
     ) -> Checked:
         unread = check_formats(spec, seen)
+        check_described(spec, spans, seen)
         checked = self._check_sink(spec, spans, seen, known)
         compacted = compaction_warnings(self._connection, spec, (plan.topic for plan in spans))
         return replace(checked, warnings=(*unread, *compacted, *checked.warnings))
