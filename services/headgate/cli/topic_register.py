@@ -63,7 +63,7 @@ def _register(spec: "RegistrySpec", found: "list[Registered]", _permit: Permit) 
 
 
 def _spec(registry: str) -> "RegistrySpec":
-    from headgate.config.source_spec import RegistrySpec  # noqa: PLC0415 - see above
+    from headgate.config.registry_spec import RegistrySpec  # noqa: PLC0415 - see above
     from headgate.databases.connections import named_registry  # noqa: PLC0415 - see above
 
     if "://" not in registry:

@@ -129,7 +129,9 @@ class SinkSpec(Strict):
     @model_validator(mode="after")
     def _registry_where_needed(self) -> "SinkSpec":
         if self.format == "avro" and self.registry is None:
-            raise ValueError("sink.format: avro needs sink.registry.url, where the schemas of its records are registered")
+            raise ValueError(
+                "sink.format: avro needs sink.registry.url, where the schemas of its records are registered"
+            )
         if self.format != "avro" and self.registry is not None:
             raise ValueError(
                 f"sink.registry cannot be used with sink.format: {self.format}, which registers no schemas. Remove it, "

@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from headgate.config.secrets import CONNECTIONS, NotPermittedError, secret, setting
 from headgate.config.registry_spec import RegistrySpec
+from headgate.config.secrets import CONNECTIONS, NotPermittedError, secret, setting
 from headgate.config.store_options import StoreOptions
 from headgate.config.strict import Strict
 from headgate.config.wording import explained, one_of

@@ -155,7 +155,7 @@ def _decimal(scale: int, precision: int, value: object) -> bytes:
 @lru_cache(maxsize=FORMS_MAX)
 def _bits_of_digits(precision: int) -> int:
     """So many bits never need more digits."""
-    return (10**precision).bit_length() - 1
+    return int(10**precision).bit_length() - 1
 
 
 def _scaled(value: int | Decimal, scale: int) -> bytes:
@@ -168,7 +168,9 @@ def _scaled(value: int | Decimal, scale: int) -> bytes:
         digits += (0,) * moved
     elif moved < 0:
         if any(digits[moved:]):
-            raise ChangeError(f"the decimal has more than the {scale} digits behind the point that its schema describes")
+            raise ChangeError(
+                f"the decimal has more than the {scale} digits behind the point that its schema describes"
+            )
         digits = digits[:moved] or (0,)
     return _unscaled(int(Decimal((sign, digits, 0))))
 

@@ -78,8 +78,8 @@ def check_names(columns: Iterable[str]) -> None:
     wrong = next((column for column in columns if _NAME.fullmatch(column) is None), None)
     if wrong is not None:
         raise ChangeError(
-            f"column {wrong!r} has a name that Avro does not allow: letters of ASCII, digits and underscores, the first "
-            f'one no digit. Give it another one with columns.rename: {{"{wrong}": {_allowed(wrong)}}}'
+            f"column {wrong!r} has a name that Avro does not allow: letters of ASCII, digits and underscores, the "
+            f'first one no digit. Give it another one with columns.rename: {{"{wrong}": {_allowed(wrong)}}}'
         )
 
 
@@ -100,7 +100,9 @@ def row_schema(topic: str, record: str, forms: Mapping[str, AvroForm], required:
     schema = {"type": "record", "name": record, "namespace": namespace, "fields": fields}
     text = msgspec.json.encode(schema).decode()
     if len(text) > TEXT_CHARACTERS_MAX:
-        raise ChangeError(f"the schema has {len(text)} characters; a schema of a table has {TEXT_CHARACTERS_MAX} at most")
+        raise ChangeError(
+            f"the schema has {len(text)} characters; a schema of a table has {TEXT_CHARACTERS_MAX} at most"
+        )
     return RowSchema(text, _Writer(forms, required))
 
 

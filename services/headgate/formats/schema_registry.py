@@ -22,8 +22,8 @@ import msgspec
 import urllib3
 
 from headgate.config.ca_files import why_not_ca
-from headgate.config.secrets import NotPermittedError, check_hosts, read_secret, secret
 from headgate.config.registry_spec import RegistrySpec
+from headgate.config.secrets import NotPermittedError, check_hosts, read_secret, secret
 from headgate.formats.change import DATA_ERRORS, ChangeError
 from headgate.formats.decoding import SchemasUnavailableError
 
@@ -92,7 +92,7 @@ class SchemaRegistry:
     def __init__(
         self, spec: RegistrySpec, clock: Callable[[], float] = time.monotonic, *, option: str = "source.registry"
     ) -> None:
-        """No connection is made yet; the password is read each time one is. ``option``: what ``spec`` is in the feed."""
+        """No connection is made yet; the password is read each time one is. ``option``: its name in a feed."""
         self._spec = spec
         self._clock = clock
         self._option = option

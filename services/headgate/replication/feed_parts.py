@@ -13,13 +13,13 @@ from headgate.config.table_options import TablePattern
 from headgate.formats.dealing import Dealer, Look
 from headgate.formats.decoding import Decoder
 from headgate.formats.registry import DecoderNeeds, FormatPlug, format_of
+from headgate.formats.schema_registry import SchemaRegistry
 from headgate.formats.shaping import Shaping, read_salts
 from headgate.records.identifiers import show_identifier
 from headgate.replication.catalogue_types import CatalogueTypes
 from headgate.sinks.contract import Claim, Sink, SinkRefusedError, SinkWriter
 from headgate.sinks.on_driver import Committer, Stager, driver_sink
 from headgate.sinks.registry import open_sink, server_of
-from headgate.formats.schema_registry import SchemaRegistry
 from headgate.sources.topics import source_tables
 
 __all__ = ["FEEDS_MAX", "FeedIncarnation", "FeedParts", "feed_of", "server_of_feed"]

@@ -9,10 +9,10 @@ from headgate.formats.change import DATA_ERRORS
 from headgate.formats.column_schema import EventSchema, avro_schema, json_schema
 from headgate.formats.debezium_avro import SchemaById, schema_id_of
 from headgate.formats.decoding import SchemasUnavailableError
+from headgate.formats.schema_registry import SchemaRegistry
 from headgate.records.control import SpanPlan
 from headgate.sources.newest import look_at_newest
 from headgate.sources.offsets import SourceUnreachableError
-from headgate.formats.schema_registry import SchemaRegistry
 
 __all__ = ["event_schemas"]
 

@@ -21,10 +21,10 @@ from headgate.eventlog.log import Partition
 from headgate.formats.change import DATA_ERRORS, source_time
 from headgate.formats.debezium_avro import Fields
 from headgate.formats.decoding import SchemasUnavailableError
+from headgate.formats.schema_registry import SchemaRegistry
 from headgate.formats.snapshot_markers import IN_THE_STREAM, LAST
 from headgate.sources.newest import LOOK_SECONDS_MAX, read_newest
 from headgate.sources.offsets import end_offsets, start_offsets
-from headgate.formats.schema_registry import SchemaRegistry
 
 __all__ = ["LastWritten", "last_written"]
 

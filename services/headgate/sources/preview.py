@@ -23,9 +23,9 @@ from headgate.formats.expressions.declared import is_bytes
 from headgate.formats.expressions.evaluation import is_described
 from headgate.formats.expressions.values import read_of_value
 from headgate.formats.registry import DecoderNeeds, format_of
+from headgate.formats.schema_registry import SchemaRegistry
 from headgate.sources.newest import look_at_newest
 from headgate.sources.offsets import SourceError
-from headgate.formats.schema_registry import SchemaRegistry
 
 RECORDS_MAX: Final = 10
 """Records of each topic that are decoded. One is enough, unless it is a bad one."""

@@ -1,5 +1,6 @@
 """A Kafka sink with one topic of two partitions, for tests: what it has, and other processes that use it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -90,7 +91,16 @@ def _await_ends(bootstrap: str, consumer: Consumer, partitions: list[TopicPartit
 
 
 class KafkaBench:
-    def __init__(self, bootstrap: str, prefix: str, points: Path, partitions: int = 2) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        prefix: str,
+        points: Path,
+        partitions: int = 2,
+        options: Mapping[str, object] | None = None,
+    ) -> None:
+        """``options``: of the sink, as a feed has them."""
+        self.options = dict(options or {})
         self.bootstrap = bootstrap
         self.table = f"{prefix}orders"
         self.progress = f"{prefix}progress"
@@ -105,7 +115,8 @@ class KafkaBench:
         """The same sink as another process has it."""
         at = address.Target(f"kafka://{self.bootstrap}")
         self.targets.append(Target(at, self.progress))
-        return KafkaSink(lambda: at, options=SinkSpec(type="kafka", dsn=at.dsn, **options), target=self.targets[-1])
+        spec = SinkSpec(type="kafka", dsn=at.dsn, **(self.options | options))
+        return KafkaSink(lambda: at, options=spec, target=self.targets[-1])
 
     def records(self, isolation: str = "read_committed") -> list[tuple[int, bytes | None, bytes | None]]:
         """Every record of the topic, as (partition, key, value), in the order of each partition."""
@@ -118,12 +129,17 @@ class KafkaBench:
     def rows(self) -> dict[int, str | None]:
         rows: dict[int, str | None] = {}
         for _, key, value in self.records():
-            number = msgspec.json.decode(key or b"")["id"]
+            number = self.read(key or b"")["id"]
             if value is None:
                 rows.pop(number, None)
             else:
-                rows[number] = msgspec.json.decode(value).get("value")
+                rows[number] = self.read(value).get("value")
         return rows
+
+    def read(self, data: bytes) -> dict[str, Any]:
+        """A key or a value."""
+        found: dict[str, Any] = msgspec.json.decode(data)
+        return found
 
     def execute(self, statement: str) -> list[tuple]:
         raise NotImplementedError
@@ -154,7 +170,7 @@ class KafkaBench:
         """A process that applies the batch and prints what became of it."""
         packed = msgspec.msgpack.encode(batch).hex()
         return subprocess.Popen(
-            [sys.executable, str(HOLDER), self.bootstrap, self.progress, packed],
+            [sys.executable, str(HOLDER), self.bootstrap, self.progress, packed, json.dumps(self.options)],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, **(variables or {})},

@@ -1,4 +1,6 @@
-"""A Kafka sink's writer in a process of its own. Arguments: brokers, progress topic, batch (msgpack, hex).
+"""A Kafka sink's writer in a process of its own. Arguments: brokers, progress topic, batch (msgpack, hex), options.
+
+Options are the feed's, of the sink, as JSON.
 
 It stops where a test has armed a crash point (config/crash_points.py).
 """
@@ -13,11 +15,12 @@ from headgate.sinks.contract import ChangeBatch, SinkError
 from headgate.sinks.kafka.sink import KafkaSink
 from headgate.sinks.kafka.target import Target
 
-bootstrap, progress, packed = sys.argv[1:]
+bootstrap, progress, packed, options = sys.argv[1:]
 batch = msgspec.msgpack.decode(bytes.fromhex(packed), type=ChangeBatch)
 try:
     at = At(f"kafka://{bootstrap}")
-    KafkaSink(lambda: at, options=SinkSpec(type="kafka", dsn=at.dsn), target=Target(at, progress)).writer().apply(batch)
+    spec = SinkSpec(type="kafka", dsn=at.dsn, **msgspec.json.decode(options))
+    KafkaSink(lambda: at, options=spec, target=Target(at, progress)).writer().apply(batch)
 except SinkError as error:
     sys.stdout.write(error.code)
 else:

@@ -18,6 +18,7 @@ from fixtures.services import mariadb_connect, mariadb_execute
 from headgate.config.registry_spec import RegistrySpec
 from headgate.formats.change import CONNECTOR, Change, Operation
 from headgate.formats.debezium_avro import DebeziumAvroDecoder
+from headgate.formats.schema_registry import SchemaRegistry
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.sinks.contract import ChangeBatch, FeedIdentity, OffsetRange, Sink, SinkError, SinkWriter
 from headgate.sinks.relational.mysql import MysqlSink
@@ -27,7 +28,6 @@ from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.postgresql.values import column_text as postgresql_text
 from headgate.sinks.relational.session import RelationalSettings
 from headgate.sinks.relational.times import NotTextError
-from headgate.formats.schema_registry import SchemaRegistry
 from headgate_lab.embedded.registry import EmbeddedRegistry
 from support import build
 

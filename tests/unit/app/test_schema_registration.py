@@ -21,11 +21,11 @@ from headgate.cli.main import app
 from headgate.config.registry_spec import RegistrySpec
 from headgate.eventlog.codec import Codec
 from headgate.eventlog.schema_files import schemas
+from headgate.formats import schema_registry as asking
+from headgate.formats.schema_registry import SchemaRegistry
 from headgate.records.base import Fact
 from headgate.records.control import SessionEnded
 from headgate.records.keys import SessionKey
-from headgate.formats import schema_registry as asking
-from headgate.formats.schema_registry import SchemaRegistry
 
 
 class Registry:

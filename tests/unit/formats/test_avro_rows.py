@@ -19,6 +19,7 @@ from headgate.formats.change import COMPUTED, ChangeError, Row
 from headgate.formats.meaning import DECIMAL
 
 HEAD = b"\x00\x00\x00\x00\x07"
+VARIABLE = "io.debezium.data.VariableScaleDecimal"
 INT64 = (-(2**63), 2**63 - 1)
 NUMBERS_64 = ("MicroTime", "NanoTime", "Timestamp", "MicroTimestamp", "NanoTimestamp", "MicroDuration", "NanoDuration")
 TEXTS = {
@@ -44,7 +45,7 @@ EXACT: list[tuple[str, Any]] = [
     *(("int16", number) for number in (-32768, 32767)),
     *(("int32", number) for number in (-(2**31), 2**31 - 1, 63, 64, -64, -65)),
     *(("int64", number) for number in INT64),
-    *(("double", number) for number in (0.1, -0.0, 5e-324, 1.7976931348623157e308, math.inf, -math.inf, 9007199254740993.0)),
+    *(("double", number) for number in (0.1, -0.0, 5e-324, 1.7976931348623157e308, math.inf, -math.inf, 2.0**53)),
     *(("float", number) for number in (1.5, -3.4028234663852886e38, 1.401298464324817e-45, math.inf)),
     ("boolean", True),
     ("boolean", False),
@@ -63,7 +64,7 @@ EXACT: list[tuple[str, Any]] = [
     ("io.debezium.data.VariableScaleDecimal", {"scale": -3, "value": unscaled(-(10**1000))}),
     ("io.debezium.data.DoubleVector", [1.5, -0.1]),
     ("io.debezium.data.FloatVector", [1.5, -0.25]),
-    ("io.debezium.data.SparseVector", {"dimensions": 5, "vector": [{"key": 1, "value": 0.5}, {"key": 5, "value": 2.0}]}),
+    ("io.debezium.data.SparseVector", {"dimensions": 5, "vector": [{"key": 1, "value": 0.5}]}),
     ("map", {"a": "1", "b": None}),
     ("map", {}),
     ("array(int32)", [1, None, -(2**31)]),
@@ -111,7 +112,11 @@ def test_a_value_is_read_back_as_it_is_and_its_type_means_the_same(meaning: str,
     assert read(as_key, as_key.write(HEAD, {"v": value})) == {"v": value}
     node = parse_avro(schema.text)
     assert isinstance(node, Record)
-    assert {name: meaning_of(field) for name, field in node.fields.items()} == {"id": "int64", "v": meaning, "w": meaning}
+    assert {name: meaning_of(field) for name, field in node.fields.items()} == {
+        "id": "int64",
+        "v": meaning,
+        "w": meaning,
+    }
 
 
 def test_nan_is_read_back() -> None:
@@ -137,10 +142,11 @@ AS_JSON: list[tuple[str, Any, Any]] = [
     ("double", "-Infinity", -math.inf),
     ("double", 3, 3.0),
     ("float", Decimal("3.4028235E+38"), 3.4028234663852886e38),
-    ("io.debezium.data.VariableScaleDecimal", {"scale": 2, "value": text(b"\x04\xe2")}, {"scale": 2, "value": b"\x04\xe2"}),
+    (VARIABLE, {"scale": 2, "value": text(b"\x04\xe2")}, {"scale": 2, "value": b"\x04\xe2"}),
     ("io.debezium.data.geometry.Point", {"x": Decimal("1.5"), "y": Decimal("-2.0"), "wkb": text(b"\x01"), "srid": 7},
      {"x": 1.5, "y": -2.0, "wkb": b"\x01", "srid": 7}),
-    ("io.debezium.data.geometry.Point", {"x": Decimal("1.5"), "y": Decimal(2)}, {"x": 1.5, "y": 2.0, "wkb": None, "srid": None}),
+    ("io.debezium.data.geometry.Point", {"x": Decimal("1.5"), "y": Decimal(2)},
+     {"x": 1.5, "y": 2.0, "wkb": None, "srid": None}),
     ("io.debezium.data.SparseVector", {"dimensions": 5, "vector": [[1, Decimal("0.5")]]},
      {"dimensions": 5, "vector": [{"key": 1, "value": 0.5}]}),
     ("array(bytes)", [text(b"\x01"), None], [b"\x01", None]),
@@ -307,12 +313,13 @@ def test_no_text_of_a_schema_gets_into_the_code() -> None:
     assert "import_os" not in write.__code__.co_names + write.__code__.co_varnames
 
 
+FIELDS = st.sampled_from(["x", "y", "wkb", "srid", "scale", "value"])
 MEANINGS = st.sampled_from(sorted({meaning for meaning, _ in EXACT}))
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.decimals(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["x", "y", "wkb", "srid", "scale", "value"]), inner, max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(FIELDS, inner, max_size=3),
     max_leaves=6,
-)  # fmt: skip
+)
 
 
 @given(MEANINGS, VALUES)

@@ -15,9 +15,9 @@ import pytest
 
 from fixtures.registry_server import NOT_FOUND, Answer, RegistryServer
 from headgate.config.registry_spec import RegistrySpec
+from headgate.formats import schema_registry as module
 from headgate.formats.change import ChangeError
 from headgate.formats.decoding import SchemasUnavailableError
-from headgate.formats import schema_registry as module
 from headgate.formats.schema_registry import SchemaRegistry
 from headgate_lab.embedded.ports import free_ports
 

@@ -59,7 +59,10 @@ def test_a_row_and_a_tombstone_with_schemas_of_the_topics_subjects(
     ((key, value, head),) = encoder.encode(change(ROW))
     assert (head, registry.read(key or b""), registry.read(value or b"")) == (None, {"id": 1}, ROW)
     assert encoder.encode(change(None)) == [(key, None, None)]
-    assert {subject: len(ids) for subject, ids in registry.subjects.items()} == {"copy.orders-key": 1, "copy.orders-value": 1}
+    assert {subject: len(ids) for subject, ids in registry.subjects.items()} == {
+        "copy.orders-key": 1,
+        "copy.orders-value": 1,
+    }
 
 
 def test_a_schema_is_registered_once_in_a_process_whoever_needs_it(
@@ -93,8 +96,7 @@ def test_a_schema_that_changes_is_registered_and_earlier_rows_keep_theirs(
     encoder = records(server)
     wider = MEANING | {"total": "org.apache.kafka.connect.data.Decimal(2,12)"}
     before, after, again = (
-        encoder.encode(each)[0]
-        for each in (change(ROW), change(ROW | {"total": b"\x04\xe2"}, wider), change(ROW))
+        encoder.encode(each)[0] for each in (change(ROW), change(ROW | {"total": b"\x04\xe2"}, wider), change(ROW))
     )
     assert before == again
     assert str(registry.read(after[1] or b"")["total"]) == "12.50"
@@ -127,7 +129,11 @@ def test_a_schema_that_is_not_taken_names_subject_reason_and_what_to_do_and_is_t
         ((200, '{"id": 0}'), SinkUnavailableError, "not a schema registry"),
         ((200, f'{{"id": {2**31}}}'), SinkUnavailableError, "not a schema registry"),
         ((401, ""), SinkRefusedError, r"subject copy\.orders-key: .*sink\.registry\.user"),
-        ((403, '{"error_code": 40301, "message": "write denied"}'), SinkRefusedError, r"write denied \(40301\).*the right"),
+        (
+            (403, '{"error_code": 40301, "message": "write denied"}'),
+            SinkRefusedError,
+            r"write denied \(40301\).*the right",
+        ),
     ],
 )
 def test_a_registry_that_is_away_and_one_that_refuses(

@@ -30,6 +30,7 @@ from headgate.coordinator.shell.start_positions import StartPositions
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.connection import KafkaConnection
 from headgate.formats.decoding import SchemasUnavailableError
+from headgate.formats.schema_registry import SchemaRegistry
 from headgate.records.control import SpanPlan
 from headgate.records.identifiers import normal_table
 from headgate.records.name_lists import shown_names
@@ -45,7 +46,6 @@ from headgate.sources.change_logs import ChangeLogs, ChangeLogUnavailableError, 
 from headgate.sources.database import same_source
 from headgate.sources.discovery import added_partitions, look_again
 from headgate.sources.offsets import SourceError, SourceUnreachableError
-from headgate.formats.schema_registry import SchemaRegistry
 from headgate.sources.skips import with_topic_ids
 from headgate.sources.table_options import check_patterns
 from headgate.sources.topics import no_match, plan_spans, present_topics

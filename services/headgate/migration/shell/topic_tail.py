@@ -20,13 +20,13 @@ from headgate.eventlog.partition_reader import PartitionReader
 from headgate.formats.change import DATA_ERRORS, ChangeError
 from headgate.formats.debezium_avro import Fields, SchemaById
 from headgate.formats.decoding import SchemasUnavailableError
+from headgate.formats.schema_registry import SchemaRegistry
 from headgate.migration.strategies.contract import DatabaseUnavailableError
 from headgate.migration.strategies.online.lane import LastChange, Place
 from headgate.migration.strategies.target import refusing
 from headgate.records.identifiers import show_identifier
 from headgate.sources.offsets import SourceError
 from headgate.sources.origin import Origin, origin_of
-from headgate.formats.schema_registry import SchemaRegistry
 from headgate.sources.topics import present_topics
 
 __all__ = ["Events", "FeedsUnavailableError", "Looked", "Schemas", "Tail", "registry_spec"]

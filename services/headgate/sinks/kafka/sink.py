@@ -31,8 +31,7 @@ from headgate.sinks.registry import SinkPlug
 __all__ = ["SINK", "KafkaSink"]
 
 COMPACTED: Final = {"cleanup.policy": "compact"}
-"""Of topics of rows, as JSON or as Avro, with CloudEvents' headers or without: they hold the latest row per key, and no row is lost
-by its age."""
+"""Of topics of rows, in every format: they hold the latest row per key, and no row is lost by its age."""
 
 
 class KafkaSink:

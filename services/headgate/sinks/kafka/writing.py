@@ -169,9 +169,7 @@ class _Trial:
         """See Trial."""
         claim = self._batch.claim
         kind = SchemaRefusedError if isinstance(error, UntakenSchemaError) else ValueRefusedError
-        return refused_change(
-            kind, claim.table, claim.topic, change, error, column=None, reason=str(error)
-        )
+        return refused_change(kind, claim.table, claim.topic, change, error, column=None, reason=str(error))
 
 
 def _is_beside(change: Change, last: Change | None) -> bool:
