@@ -1,9 +1,9 @@
-"""A table's rows as Avro: their schema, made of what the events' schema says of the columns, and a writer for it.
+"""A table's rows as Avro: their schema, made of what the events' schema describes, and a writer for it.
 
 The schema of keys has the key's columns, that of values all of them. Columns outside of the key may be NULL, which is
 their default, so a column that is added, or dropped, is a compatible change for every registry.
 
-The writer is Python code that is made for the schema, as the reader of events is (avro_code.py): it takes a third of
+The writer is Python code that is made for the schema, as the reader of events is (avro_code.py): it takes half of
 fastavro's time, which walks the schema for each record (docs/adr/xxxx-topics-in-avro.md). The code holds no text of a
 schema: names are constants beside it. fastavro is what the tests compare with.
 """

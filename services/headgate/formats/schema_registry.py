@@ -62,7 +62,7 @@ class _AccessRefusedError(Exception):
 
 
 class RegistryRefusedError(SchemasUnavailableError):
-    """The registry refuses access, or this process must not use what the feed names: somebody has to correct it."""
+    """The registry refuses access, or this process must not use what the feed names: an operator has to correct it."""
 
 
 class SchemaNotTakenError(Exception):

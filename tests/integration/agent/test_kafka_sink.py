@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from fixtures.registry_server import RegistryServer, answering
+from fixtures.registry_server import Registering, RegistryServer, answering
 from headgate.agent.core.executor import SpanId, SpanTask
 from headgate.config.crash_points import ArmedPoints, CrashPoint
 from headgate.records.control import SpanPlan
@@ -127,3 +127,43 @@ def test_avro_events_are_written_on_byte_for_byte_for_readers_with_the_same_regi
         eventually(lambda: executor.status(task.id).positions == {0: 4, 1: 3}, "it writes")  # type: ignore[union-attr]
     found = [(key, value) for _, key, value in records(bed, 2)]
     assert found == [*events[::2], (deleted_key, deletion), (deleted_key, None), *events[1::2]]
+
+
+def test_rows_in_avro_wait_for_the_sinks_registry_and_are_shaped(bed: Bed) -> None:
+    """Ids are those of the sink's registry, whatever the source's has under them. Another table does not wait."""
+    plan, other = bed.table("goods", 2), bed.table("others", 1)
+    events = [event(number) for number in range(6)]
+    for number, each in enumerate([*events, event(2, deleted=True)]):
+        bed.raw(plan, *each, partition=number % 2)
+    bed.raw(other, *event(1))
+    bed.producer.flush(DEADLINE_SECONDS)
+    with RegistryServer() as source, RegistryServer() as target:
+        source.answer, registering = answering(SCHEMAS), Registering(first_id=900)
+        target.answer = (503, "")
+        executor = bed.executor()
+        shaped = into_topic(bed, plan, 1, SHAPED, format="avro", registry={"url": target.url})
+        task, plain = of_registry(shaped, source.url), of_registry(bed.task(other, 1), source.url)
+        executor.add_table(task, prepare=False)
+        executor.add_table(msgspec.structs.replace(plain, id=SpanId(f"{bed.feed}-2", other.span)), prepare=False)
+
+        def waits() -> bool:
+            status = executor.status(task.id)
+            return status is not None and status.error_code == "sink_unavailable"
+
+        eventually(waits, "the table waits for its registry")
+        status = executor.status(task.id)
+        assert status is not None
+        assert status.retryable
+        assert f"sink.registry: the schema registry at {target.url} cannot be asked: it answers 503" in str(
+            status.error
+        )
+        eventually(lambda: bed.rows(other) == {1: ("n1", 1)}, "the other table is written")
+        target.answer = registering
+        eventually(lambda: executor.status(task.id).positions == {0: 4, 1: 3}, "it writes")  # type: ignore[union-attr]
+    found = [
+        (partition, registering.read(key), None if value is None else registering.read(value))
+        for partition, key, value in records(bed, 2)
+    ]
+    rows: list[tuple[int, object, object]] = [(n % 2, {"id": n}, {"id": n, "title": f"n{n}"}) for n in range(6)]
+    assert found == [*rows[::2], (0, {"id": 2}, None), *rows[1::2]]
+    assert registering.subjects.keys() == {f"{bed.prefix}copy-key", f"{bed.prefix}copy-value"}

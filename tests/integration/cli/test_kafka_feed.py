@@ -11,6 +11,7 @@ import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
+from fixtures.registry_server import Registering, RegistryServer
 from headgate.app.exit_codes import ExitCode
 from headgate.config.secrets import ALLOWED_HOSTS
 from headgate.config.settings import Settings
@@ -59,6 +60,22 @@ class Shop:
                 event = {"op": "c", "before": None, "after": {"id": number, **columns}, "source": {"ts_ms": 1}}
                 key, value = json.dumps({"id": number}).encode(), json.dumps(event).encode()
                 producer.produce(self.topic, value, key, number % 2)
+            assert producer.flush(ANSWER_SECONDS) == 0
+
+    def put_described(self, **columns: str) -> None:
+        """An event with schemas, of a row with these columns."""
+        fields = [{"field": name, "type": "string", "optional": True} for name in columns]
+        after = {"type": "struct", "field": "after", "fields": [{"field": "id", "type": "int64"}, *fields]}
+        row = {"id": 1, **columns}
+        event = {
+            "schema": {"type": "struct", "fields": [after]},
+            "payload": {"op": "c", "before": None, "after": row, "source": {"ts_ms": 1}},
+        }
+        key_schema = {"type": "struct", "fields": [{"field": "id", "type": "int64"}]}
+        key = {"schema": key_schema, "payload": {"id": 1}}
+        with Producer({"bootstrap.servers": self.settings.bootstrap}) as producer:
+            for _ in range(10):  # as many as are looked at
+                producer.produce(self.topic, json.dumps(event).encode(), json.dumps(key).encode(), 0)
             assert producer.flush(ANSWER_SECONDS) == 0
 
     def records(self) -> list[tuple[int, int]]:
@@ -196,3 +213,29 @@ def test_what_does_not_apply_to_topics_is_refused(shop: Shop, monkeypatch: pytes
     monkeypatch.setenv(ALLOWED_HOSTS, "db.example")
     shop.write()
     assert f"which is not in {ALLOWED_HOSTS}" in refused(shop)
+
+
+def test_a_sink_in_avro_is_refused_without_its_registry_and_without_schemas(shop: Shop) -> None:
+    with RegistryServer() as registry:
+        registry.answer = (401, "")
+        options: dict[str, Any] = {"format": "avro", "registry": {"url": registry.url}}
+        shop.write(**options)
+        assert "refuses access (401): correct sink.registry.user" in refused(shop)
+        registry.answer = Registering()
+        shop.put(range(1))
+        assert f"topic {shop.topic}, for sink.format: avro: the event has no schema" in refused(shop)
+        shop.put_described(**{"2nd name": "x"})
+        assert 'columns.rename: {"2nd name": _2nd_name}' in refused(shop)
+        shop.write({"columns": {"rename": {"2nd name": "second"}}}, **options)
+        dry = headgate("feed", "create", str(shop.file), "--dry-run")
+        assert dry.exit_code == 0, dry.stderr
+        assert "will be created" in flat(dry.stdout)
+        assert registry.answer.subjects == {}, "a check registers nothing"
+    shop.write(**options)
+    assert "sink.registry: the schema registry at" in refused(shop)
+    shop.write(format="avro")
+    assert "sink.format: avro needs sink.registry.url" in refused(shop)
+    shop.write(registry=options["registry"])
+    assert "sink.registry cannot be used with sink.format: flat" in refused(shop)
+    shop.write({"source": {"topics": [shop.topic], "format": "maxwell-json"}}, **options)
+    assert "sink.format: avro needs events with schemas" in refused(shop)

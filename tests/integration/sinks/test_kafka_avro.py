@@ -118,7 +118,7 @@ def test_a_batch_goes_as_far_as_its_schemas_are_taken_and_on_once_the_next_one_i
 ) -> None:
     """Nothing is set aside: the change has a right to be written."""
     kept: list[ChangeRefusedError] = []
-    aside = Quarantine(takes=lambda _: True, keep=kept.extend, most=10)
+    aside = Quarantine(kept.extend, 10, patient=True)
     bench.sink.claim(claim_of(bench, 1))
     writer.apply(batch_of(bench, upsert(5, BEFORE)))
     bench.registering.refused[f"{bench.table}-value"] = 409, "int is not string"
@@ -137,7 +137,7 @@ def test_only_a_value_that_does_not_fit_its_type_is_set_aside(bench: AvroBench, 
     kept: list[ChangeRefusedError] = []
     bench.sink.claim(claim_of(bench, 1))
     changes = [upsert(5, BEFORE), upsert(6, {"id": 2, "value": 7}), upsert(7, {"id": 3, "value": "c"})]
-    writer.apply(batch_of(bench, *changes, quarantine=Quarantine(takes=lambda _: True, keep=kept.extend, most=10)))
+    writer.apply(batch_of(bench, *changes, quarantine=Quarantine(kept.extend, 10, patient=True)))
     assert bench.rows() == {1: "a", 3: "c"}
     (refused,) = kept
     assert (type(refused), refused.offset) == (ValueRefusedError, 6)

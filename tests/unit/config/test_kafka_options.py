@@ -81,3 +81,24 @@ def test_databases_have_no_partitions(type_: str) -> None:
     assert "partitions" not in SINKS[type_].options
     with pytest.raises(FeedSpecError, match=rf"sink\.partitions cannot be used with sinks of type {type_}"):
         parsed(sink={"type": type_, "dsn": "x", "partitions": "by-key"})
+
+
+REGISTRY = {"url": "https://registry:8081"}
+
+
+def test_records_in_avro_need_a_registry_and_events_with_schemas() -> None:
+    parsed(sink={"format": "avro", "registry": REGISTRY})
+    parsed(sink={"format": "avro", "registry": REGISTRY}, source=AVRO, columns={"exclude": ["qty"]}, where="qty > 1")
+    with pytest.raises(FeedSpecError, match=r"sink\.format: avro needs sink\.registry\.url"):
+        parsed(sink={"format": "avro"})
+    with pytest.raises(FeedSpecError, match=r"sink\.registry cannot be used with sink\.format: flat"):
+        parsed(sink={"registry": REGISTRY})
+    with pytest.raises(FeedSpecError, match=r"http sends user and password in plain text"):
+        parsed(sink={"format": "avro", "registry": {"url": "http://r", "user": "a", "password_file": "p"}})
+    for format_ in ("maxwell-json", "canal-json", "ticdc-canal-json"):
+        with pytest.raises(
+            FeedSpecError, match=rf"needs events with schemas.*debezium-avro.*format {format_} have none"
+        ):
+            parsed(sink={"format": "avro", "registry": REGISTRY}, source={"format": format_})
+    with pytest.raises(FeedSpecError, match=r"sink\.registry cannot be used with sinks of type delta"):
+        parsed(sink={"type": "delta", "dsn": "/lake", "registry": REGISTRY, "format": "flat"})

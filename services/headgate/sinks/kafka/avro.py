@@ -42,7 +42,7 @@ _ids: dict[_Key, int] = {}
 
 
 class UntakenSchemaError(ChangeError):
-    """The registry does not register the schema that an event needs. Somebody has to change something there."""
+    """The registry does not register the schema that an event needs. It waits until a user changes something there."""
 
 
 class SchemaRefusedError(ChangeRefusedError):
@@ -121,7 +121,7 @@ class Subjects:
             f"the schema registry at {self._spec.url} does not register the schema of the source's columns under "
             f"subject {subject}: {error}. Undo the change at the source, keep the column from the sink "
             "(columns.exclude, columns.rename), or relax the subject's compatibility (NONE allows every change). It is "
-            "tried again"
+            "retried"
         )
 
 
@@ -152,8 +152,13 @@ class AvroRecords:
         key = self._keys.written(change.key, change.semantics, columns)
         if change.row is None:
             return [(key, None, None)]
-        check_whole(change.row)
-        return [(key, self._values.written(change.row, change.semantics, columns), None)]
+        try:
+            return [(key, self._values.written(change.row, change.semantics, columns), None)]
+        except UntakenSchemaError:
+            raise
+        except ChangeError:
+            check_whole(change.row)  # no type has the place of a value that was left out, but it is why
+            raise
 
 
 class _Rows:
