@@ -1,6 +1,6 @@
 """How values of each meaning are written as Avro: the type in a schema, and the bytes of a value.
 
-A type is what Confluent's converter writes for the same column, so whatever reads a connector's Avro reads this:
+A type is what Confluent's converter writes for the same column (but for vectors, see below), so whatever reads a connector's Avro reads this:
 Connect's and Debezium's names are beside the Avro type (``connect.name``, ``connect.parameters``), and the four types
 of Connect that Avro has itself have their ``logicalType``. Debezium's own times have none: that converter refuses a
 logical type beside another type's name, and libraries that make dates of such numbers fail on infinity.
@@ -363,7 +363,8 @@ _OF_NAMES: Final[Mapping[str, AvroForm]] = {
     },
     **{
         name: AvroForm(
-            {"type": "array", "items": kind, **_VERSION, "connect.name": name}, partial(_array, partial(_float, kind))
+            {"type": "array", "items": ["null", kind], **_VERSION, "connect.name": name},
+            partial(_array, partial(_optional, partial(_float, kind))),
         )
         for name, kind in (("io.debezium.data.DoubleVector", "double"), ("io.debezium.data.FloatVector", "float"))
     },
@@ -373,7 +374,11 @@ _OF_NAMES: Final[Mapping[str, AvroForm]] = {
         _sparse,
     ),
 }  # fmt: skip
-"""Types with a name, of Connect and of Debezium, that need nothing beside it."""
+"""Types with a name, of Connect and of Debezium, that need nothing beside it.
+
+Numbers of vectors may be null here, other than in Debezium's schemas: Avro's own library for Java (1.12.0, in
+Apicurio's converter 2.6.13) reads an array of doubles that may not be null as floats.
+"""
 
 _BITS: Final = "io.debezium.data.Bits("
 _ARRAY: Final = "array("

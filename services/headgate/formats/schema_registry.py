@@ -146,8 +146,9 @@ class SchemaRegistry:
         return self._ask(path, method, body)
 
     def _ask(self, path: str, method: str = "GET", body: Mapping[str, object] | None = None) -> tuple[int, bytes]:
-        if self._down is not None and self._clock() < self._down[0]:
-            raise type(self._down[1])(str(self._down[1]))
+        down = self._down
+        if down is not None and self._clock() < down[0]:
+            raise type(down[1])(str(down[1]))
         self._down = None
         try:
             return self._answer(method, self._spec.url.rstrip("/") + path, body)

@@ -1,9 +1,13 @@
 """What an update may change: every option of a feed is on one side."""
 
+from typing import get_args
+
 import pydantic
 
 from headgate.config.feed import FeedSpec
 from headgate.config.maintenance_options import MaintenanceOptions
+from headgate.config.registry_spec import RegistrySpec
+from headgate.config.source_spec import SourceDatabase
 from headgate.config.store_options import StoreOptions
 from headgate.coordinator.core.effects import ResolveFeed
 from headgate.coordinator.core.feeds.acceptance import FIXED, _resolve, _why_fixed
@@ -19,8 +23,8 @@ CHANGEABLE = {
     ("source", "decimal_handling_mode"),
     ("source", "output_nulls"),
     ("source", "topic_tables"),
-    ("source", "registry"),
-    ("source", "database"),
+    *(("source", "registry", option) for option in RegistrySpec.model_fields),
+    *(("source", "database", option) for option in SourceDatabase.model_fields),
     ("source", "transaction_topic"),
     ("source", "tables"),
     ("sink", "password_file"),
@@ -36,6 +40,7 @@ CHANGEABLE = {
     ("sink", "unique_keys"),
     *(("sink", "topic", option) for option in ("partitions", "replication_factor", "config")),
     *(("sink", "maintenance", option) for option in MaintenanceOptions.model_fields),
+    *(("sink", "registry", option) for option in RegistrySpec.model_fields if option != "url"),
     *(("sink", "store", option) for option in StoreOptions.model_fields if option != "endpoint"),
     ("where",),
     ("batch_rows_max",),
@@ -57,7 +62,8 @@ CHANGEABLE = {
 def options(model: type[pydantic.BaseModel], path: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
     found: set[tuple[str, ...]] = set()
     for name, field in model.model_fields.items():
-        kind = field.annotation
+        parts = [part for part in get_args(field.annotation) if part is not type(None)]
+        kind = parts[0] if len(parts) == 1 else field.annotation  # of one that may be left out
         if isinstance(kind, type) and issubclass(kind, pydantic.BaseModel):
             found |= options(kind, (*path, name))
         else:
@@ -78,6 +84,16 @@ def test_a_feed_stays_at_its_object_store_and_may_have_other_keys() -> None:
     keys = {"access_key_id_file": "id", "secret_access_key_file": "secret", "region": "eu-central-1"}
     assert _why_fixed(feed(), feed(**keys)) is None
     assert "sink.store.endpoint" in str(_why_fixed(feed(), feed(endpoint="https://b.example")))
+
+
+def test_a_topic_in_avro_stays_at_its_registry_whose_ids_it_has() -> None:
+    def feed(**registry: object) -> str:
+        given = {"url": "https://a.example", **registry}
+        sink = {"type": "kafka", "dsn": "kafka://a:9092", "format": "avro", "registry": given}
+        return FeedSpec.model_validate({"feed": "f", "source": {"topics": ["s.a"]}, "sink": sink}).to_json()
+
+    assert _why_fixed(feed(), feed(user="ann", password_file="p", ca_file="ca.pem")) is None
+    assert "sink.registry.url cannot be changed" in str(_why_fixed(feed(), feed(url="https://b.example")))
 
 
 def test_tables_of_one_topic_cannot_swap_their_targets() -> None:

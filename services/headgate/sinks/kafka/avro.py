@@ -35,6 +35,9 @@ IDS_MAX: Final = 65_536
 REFUSED_SECONDS: Final = 5.0
 """How long a refused schema is not sent again: finding the event that needs it takes several attempts."""
 
+REFUSED_MAX: Final = 1_024
+"""Refused schemas remembered: as many tables as may wait for their subjects at once."""
+
 _Key = tuple[RegistrySpec, str, bytes]
 
 _ids: dict[_Key, int] = {}
@@ -102,7 +105,9 @@ class Subjects:
             given = self._registry.register(subject, schema)
         except SchemaNotTakenError as error:
             why = self._untaken(subject, error)
-            self._refused = {key: (self._clock(), why)}  # no batch gets past the first
+            while len(self._refused) >= REFUSED_MAX:
+                self._refused.pop(next(iter(self._refused)), None)
+            self._refused[key] = self._clock(), why
             raise UntakenSchemaError(why) from error
         except RegistryRefusedError as error:
             raise SinkRefusedError(

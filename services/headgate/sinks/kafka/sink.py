@@ -16,7 +16,7 @@ from headgate.records.control import Positions
 from headgate.records.source_tables import SourceTable
 from headgate.sinks import registry
 from headgate.sinks.contract import Claim, FeedIdentity, SinkRefusedError, TableShape
-from headgate.sinks.kafka.avro import subjects_of
+from headgate.sinks.kafka.avro import Subjects
 from headgate.sinks.kafka.claims import Claims, refuse_strangers
 from headgate.sinks.kafka.errors import as_sink_errors, lost_topic
 from headgate.sinks.kafka.names import topic_of
@@ -72,7 +72,7 @@ class KafkaSink:
         """See Sink. A topic that is missing is created when an agent takes the table (``prepare``)."""
         shapes = {}
         if self._options.registry is not None:
-            subjects_of(self._options.registry).check()
+            Subjects(self._options.registry).check()  # of its own: a password may have been corrected just now
         for table in tables:
             topic = topic_of(table)
             is_missing = False
