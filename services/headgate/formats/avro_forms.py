@@ -1,9 +1,10 @@
 """How values of each meaning are written as Avro: the type in a schema, and the bytes of a value.
 
-A type is what Confluent's converter writes for the same column (but for vectors, see below), so whatever reads a connector's Avro reads this:
-Connect's and Debezium's names are beside the Avro type (``connect.name``, ``connect.parameters``), and the four types
-of Connect that Avro has itself have their ``logicalType``. Debezium's own times have none: that converter refuses a
-logical type beside another type's name, and libraries that make dates of such numbers fail on infinity.
+A type is what Confluent's converter writes for the same column (but for vectors, see below), so whatever reads a
+connector's Avro reads this: Connect's and Debezium's names are beside the Avro type (``connect.name``,
+``connect.parameters``), and the four types of Connect that Avro has itself have their ``logicalType``. Debezium's own
+times have none: that converter refuses a logical type beside another type's name, and libraries that make dates of such
+numbers fail on infinity.
 
 Values come as the decoders give them: bytes as bytes or as base64, decimals as their unscaled bytes or as numbers.
 Nothing is rounded, cut off or guessed: what a type does not hold is a ChangeError, without the value.

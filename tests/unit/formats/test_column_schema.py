@@ -18,7 +18,7 @@ EXPECTED = EventSchema(
         ColumnSchema(name="id", meaning="int64", is_optional=False, declared="BIGINT UNSIGNED"),
         ColumnSchema(
             name="total",
-            meaning=f"{DECIMAL}(2)",
+            meaning=f"{DECIMAL}(2,12)",
             is_optional=True,
             declared="DECIMAL",
             length=12,
