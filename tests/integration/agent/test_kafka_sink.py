@@ -110,6 +110,12 @@ def test_another_feed_reads_the_events_and_its_table_ends_as_the_source(bed: Bed
         assert all(b'"before"' in value and b'"source"' in value for value in sent if value is not None)
 
 
+def stopping(task: SpanTask) -> SpanTask:
+    """With a bad change stopping its table."""
+    spec = msgspec.json.decode(task.spec) | {"on_bad_change": "fail"}
+    return msgspec.structs.replace(task, spec=msgspec.json.encode(spec).decode())
+
+
 def test_avro_events_are_written_on_byte_for_byte_for_readers_with_the_same_registry(bed: Bed) -> None:
     plan = bed.table("goods", 2)
     events = [event(number) for number in range(6)]
@@ -120,9 +126,7 @@ def test_avro_events_are_written_on_byte_for_byte_for_readers_with_the_same_regi
     with RegistryServer() as registry:
         registry.answer = answering(SCHEMAS)
         executor = bed.executor()
-        task = of_registry(into_topic(bed, plan, 1, {}, format="debezium"), registry.url)
-        spec = msgspec.json.decode(task.spec) | {"on_bad_change": "fail"}
-        task = msgspec.structs.replace(task, spec=msgspec.json.encode(spec).decode())
+        task = stopping(of_registry(into_topic(bed, plan, 1, {}, format="debezium"), registry.url))
         executor.add_table(task, prepare=False)
         eventually(lambda: executor.status(task.id).positions == {0: 4, 1: 3}, "it writes")  # type: ignore[union-attr]
     found = [(key, value) for _, key, value in records(bed, 2)]
@@ -142,7 +146,7 @@ def test_rows_in_avro_wait_for_the_sinks_registry_and_are_shaped(bed: Bed) -> No
         target.answer = (503, "")
         executor = bed.executor()
         shaped = into_topic(bed, plan, 1, SHAPED, format="avro", registry={"url": target.url})
-        task, plain = of_registry(shaped, source.url), of_registry(bed.task(other, 1), source.url)
+        task, plain = (stopping(of_registry(each, source.url)) for each in (shaped, bed.task(other, 1)))
         executor.add_table(task, prepare=False)
         executor.add_table(msgspec.structs.replace(plain, id=SpanId(f"{bed.feed}-2", other.span)), prepare=False)
 

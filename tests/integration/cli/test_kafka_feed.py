@@ -226,12 +226,13 @@ def test_a_sink_in_avro_is_refused_without_its_registry_and_without_schemas(shop
         assert f"topic {shop.topic}, for sink.format: avro: the event has no schema" in refused(shop)
         shop.put_described(**{"2nd name": "x"})
         assert 'columns.rename: {"2nd name": _2nd_name}' in refused(shop)
-        shop.write({"columns": {"rename": {"2nd name": "second"}}}, **options)
+        renamed = {"columns": {"rename": {"2nd name": "second"}}}
+        shop.write(renamed, **options)
         dry = headgate("feed", "create", str(shop.file), "--dry-run")
         assert dry.exit_code == 0, dry.stderr
         assert "will be created" in flat(dry.stdout)
         assert registry.answer.subjects == {}, "a check registers nothing"
-    shop.write(**options)
+    shop.write(renamed, **options)
     assert "sink.registry: the schema registry at" in refused(shop)
     shop.write(format="avro")
     assert "sink.format: avro needs sink.registry.url" in refused(shop)

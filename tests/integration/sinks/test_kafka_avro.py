@@ -171,6 +171,7 @@ def test_a_check_asks_the_registry(bench: AvroBench, registry: RegistryServer) -
     registry.answer = (200, '["JSON"]')
     with pytest.raises(SinkUnavailableError, match="does not support Avro"):
         bench.sink.check([bench.table], identity)
+    assert list(bench.sink.check([bench.table])) == [bench.table]  # by an agent, which needs it for new schemas only
     (port,) = free_ports(1)
     away = bench.another(registry={"url": f"http://127.0.0.1:{port}"})
     with pytest.raises(SinkUnavailableError, match="cannot be asked"):

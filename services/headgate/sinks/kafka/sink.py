@@ -69,9 +69,12 @@ class KafkaSink:
         return Claims(self._shared)
 
     def check(self, tables: Sequence[str], identity: FeedIdentity | None = None) -> dict[str, TableShape]:
-        """See Sink. A topic that is missing is created when an agent takes the table (``prepare``)."""
+        """See Sink. A topic that is missing is created when an agent takes the table (``prepare``).
+
+        The registry is asked before a feed is accepted only: a table whose schemas are known does not need it later.
+        """
         shapes = {}
-        if self._options.registry is not None:
+        if self._options.registry is not None and identity is not None:
             Subjects(self._options.registry).check()  # of its own: a password may have been corrected just now
         for table in tables:
             topic = topic_of(table)
