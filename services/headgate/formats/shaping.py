@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.config.columns import ColumnOptions, Mask
+from headgate.config.expressions import Kind
 from headgate.config.secrets import NotPermittedError, read_secret, secret
 from headgate.formats.change import (
     ABSENT,
@@ -99,9 +100,8 @@ class Shaping:
         """
         self._columns = columns
         self._masks = {column: _masking(column, mask, salts) for column, mask in columns.mask.items()}
-        self._meanings: dict[int, tuple[dict[str, str] | None, dict[str, str] | None]] = {}
+        self._meanings: dict[_Meant, tuple[dict[str, str] | None, dict[str, str] | None]] = {}
         self._computed = ComputedColumns(columns.set, declared)
-        self._computing = self._computed.of
         self._shape = _compiled(columns, self._masks, IncludedColumns(columns, declared, at_sink))
         self._filter = None if where is None else RowFilter(where, declared)
 
@@ -130,7 +130,7 @@ class Shaping:
             return changes
         done: list[Change] = []
         try:
-            self._shape(changes, done.append, self.meaning, self._computing)
+            self._shape(changes, done.append, self.plain_meaning, self._computing)
         except DATA_ERRORS as error:
             bad = changes[len(done)]
             before = [each for each in done if (each.partition, each.offset) != (bad.partition, bad.offset)]
@@ -147,24 +147,37 @@ class Shaping:
         done: list[Change] = []
         changes = [Change(0, 0, Operation.UPSERT, {}, row, None, 0, semantics)]
         values = [(computed or {}).get(name, ABSENT) for name in self._columns.set]
-        self._shape(changes, done.append, self.meaning, lambda _: lambda _: values)
+        self._shape(changes, done.append, self.plain_meaning, lambda _: (lambda _: values, None))
         shaped = done[0].row or {}
         return {name: value for name, value in shaped.items() if value is not ABSENT} if ABSENT in values else shaped
 
     def meaning(self, semantics: dict[str, str] | None) -> dict[str, str] | None:
         """Change.semantics of shaped rows: one dictionary for all that share one. Raises ChangeError."""
-        if not self._columns.shapes:
-            return semantics
-        known = self._meanings.get(id(semantics))
+        return self._computing(semantics)[1] if self._columns.shapes else semantics
+
+    def _computing(self, semantics: dict[str, str] | None) -> "_Computed":
+        """What computes the columns of rows with this meaning, and what the shaped rows mean. Raises ChangeError."""
+        if not self._columns.set:
+            return _nothing, self._meaning(semantics, ())
+        function, kinds = self._computed.typed(semantics)
+        return function, self._meaning(semantics, kinds)
+
+    def plain_meaning(self, semantics: dict[str, str] | None) -> dict[str, str] | None:
+        """What a change without a row means: nothing is computed of it, and its event may describe the key only."""
+        return self._meaning(semantics, ())
+
+    def _meaning(self, semantics: dict[str, str] | None, kinds: "_Kinds") -> dict[str, str] | None:
+        known = self._meanings.get((id(semantics), kinds))
         if known is None:
             if len(self._meanings) >= MEANINGS_MAX:
                 self._meanings.clear()
             # What is remembered by its identity must live as long.
-            known = self._meanings[id(semantics)] = semantics, self._shaped_meaning(semantics or {})
+            known = self._meanings[id(semantics), kinds] = semantics, self._shaped_meaning(semantics or {}, kinds)
         return known[1]
 
-    def _shaped_meaning(self, semantics: Mapping[str, str]) -> dict[str, str] | None:
-        columns = self._columns
+    def _shaped_meaning(self, semantics: Mapping[str, str], kinds: "_Kinds") -> dict[str, str] | None:
+        """A column that events describe otherwise, but not this one, is not in its row, and gets no mask either."""
+        columns, described = self._columns, is_described(semantics)
         shaped: dict[str, str] = {}
         for name, meaning in semantics.items():
             if name in BESIDE:
@@ -172,6 +185,8 @@ class Shaping:
             elif columns.goes(name) and name not in columns.mask:
                 shaped[columns.target(name)] = meaning
         for name, mask in columns.mask.items():
+            if described and name not in semantics:
+                continue
             _check_meaning(name, mask, semantics.get(name))
             if mask.needs_text:
                 shaped[columns.target(name)] = "string"
@@ -179,9 +194,13 @@ class Shaping:
                 shaped[columns.target(name)] = _OF_CONSTANTS[type(mask.constant)]
             elif name in semantics:
                 shaped[columns.target(name)] = semantics[name]
-        if columns.set and is_described(semantics):
-            shaped[COMPUTED] = msgspec.json.encode(self._computed.kinds(semantics)).decode()
+        if kinds and described:
+            shaped[COMPUTED] = msgspec.json.encode(dict(kinds)).decode()
         return shaped or None
+
+
+def _nothing(_row: Row) -> Sequence[object]:
+    return ()
 
 
 def _check_meaning(column: str, mask: Mask, meaning: str | None) -> None:
@@ -281,8 +300,17 @@ def _refuse_spelling(columns: ColumnOptions) -> Callable[[Row], None]:
     return refuse
 
 
-_Computing = Callable[[Any], Callable[[Row], Sequence[object]]]
-"""What values mean → a function of a row: the values of the computed columns, in their order."""
+_Kinds = tuple[tuple[str, Kind], ...]
+"""The computed columns whose types are known, with them."""
+
+_Meant = tuple[int, _Kinds]
+"""By what a meaning is found: the identity of the events' own, and the types of computed columns."""
+
+_Computed = tuple[Callable[[Row], Sequence[object]], dict[str, str] | None]
+"""A function of a row: the values of the computed columns, in their order; and what the shaped row means."""
+
+_Computing = Callable[[Any], _Computed]
+"""What values mean → how rows with this meaning are computed."""
 
 _Shape = Callable[[Sequence[Change], Callable[[Change], None], Callable[[Any], Any], _Computing], None]
 
@@ -295,15 +323,15 @@ def _compiled(
     Raises DATA_ERRORS as it runs, and what IncludedColumns raises.
     """
     code = _Code(columns, masks)
-    computing = "; compute = computing(semantics)" if columns.set else ""
     code.line("def shape(changes, add, meaning, computing):", 0)
-    code.line("last = meant = lacking", 1)
+    code.line("last = compute = meant = lacking", 1)
     code.line("for change in changes:", 1)
     code.line("semantics = change.semantics", 2)
-    code.line(f"if semantics is not last: meant = meaning(semantics){computing}; last = semantics", 2)
+    code.line("if semantics is not last: meant = meaning(semantics); compute = lacking; last = semantics", 2)
     code.line("row = change.row", 2)
     code.line("if row is not None:", 2)
     if columns.set:
+        code.line("if compute is lacking: compute, meant = computing(semantics)", 3)
         code.line("values = compute(row)", 3)
     if columns.include is not None:
         code.included(included)

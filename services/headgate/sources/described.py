@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from headgate.config.columns import ColumnOptions
 from headgate.config.feed import FeedSpec
-from headgate.formats.avro_rows import forms_of
+from headgate.formats.avro_rows import check_names, forms_of
 from headgate.formats.change import ChangeError
 from headgate.formats.expressions.evaluation import is_described
 from headgate.formats.shaping import Shaping
@@ -19,6 +19,7 @@ def check_described(spec: FeedSpec, plans: Iterable[SpanPlan], seen: Mapping[str
     """Raise FormatMismatchError for a table whose newest event has no schema, or one that cannot be written.
 
     If one topic has several tables, columns are not known one by one, so only whether there is a schema is checked.
+    The types of computed columns are not: tables/column_options.py knows what the source's catalogue has of them.
     """
     if not spec.sink.needs_types:
         return
@@ -27,13 +28,23 @@ def check_described(spec: FeedSpec, plans: Iterable[SpanPlan], seen: Mapping[str
         if told is None or told.columns is None:
             continue
         try:
-            if spec.source.tables and is_described(told.semantics or {}):
-                continue
-            forms_of(_shaped(spec_of(spec, plan).columns, told.semantics))
+            _check(told, None if spec.source.tables else spec_of(spec, plan).columns)
         except ChangeError as error:
             raise FormatMismatchError(f"topic {plan.topic}, for sink.format: {spec.sink.format}: {error}") from error
 
 
-def _shaped(columns: ColumnOptions, semantics: dict[str, str] | None) -> dict[str, str] | None:
-    """What the feed's options make of it. No value is masked, so no salt is read."""
-    return Shaping(columns, dict.fromkeys(columns.salt_files, b"")).meaning(semantics)
+def _check(told: Seen, columns: ColumnOptions | None) -> None:
+    """Raise ChangeError. ``columns``: the table's options, if its columns are known."""
+    if not is_described(told.semantics or {}):
+        forms_of(told.semantics)  # refuses them before a mask, whose result has a type of its own, is added
+    if columns is None:
+        return
+    shaping = Shaping(columns, dict.fromkeys(columns.salt_files, b""))  # no value is masked, so no salt is read
+    forms_of(shaping.plain_meaning(told.semantics))
+    check_names(columns.set)
+    if told.key_semantics is None:
+        return
+    try:
+        forms_of(shaping.plain_meaning(told.key_semantics), [columns.target(name) for name in told.key])
+    except ChangeError as error:
+        raise ChangeError(f"a tombstone, whose key alone describes its columns: {error}") from error

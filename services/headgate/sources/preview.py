@@ -50,7 +50,8 @@ class Seen(msgspec.Struct):
     of microseconds. ``kinds``: column → the types that its values have as JSON, of events without schemas.
     ``key``: the columns of the newest record's key, empty if it has none.
     ``bytes_of_decimals``: columns of such events that are bytes in base64, if they are decimals at the source.
-    ``semantics``: of the newest row (Change.semantics).
+    ``semantics``: of the newest row (Change.semantics). ``key_semantics``: what a tombstone with the newest key would
+    have, for a sink that needs types; None if that is not known.
     """
 
     records: int = 0
@@ -66,6 +67,7 @@ class Seen(msgspec.Struct):
     bytes_of_decimals: frozenset[str] = frozenset()
     key: tuple[str, ...] = ()
     semantics: dict[str, str] | None = None
+    key_semantics: dict[str, str] | None = None
 
 
 def preview(connection: KafkaConnection, spec: FeedSpec, topics: Mapping[str, int]) -> dict[str, Seen]:
@@ -125,6 +127,8 @@ class _Looking:
             seen.fitting += 1
             for change in changes:
                 self._note(seen, change, value)
+            if self._spec.sink.needs_types and key is not None:
+                self._note_key(seen, topic, key)
         seen.records += 1
         return True if seen.records >= RECORDS_MAX else None
 
@@ -174,6 +178,12 @@ class _Looking:
                 if isinstance(held, str) and is_bytes(held):
                     seen.bytes_of_decimals |= {column}
         seen.nulls |= {column for column, value in change.row.items() if value is None}
+
+    def _note_key(self, seen: Seen, topic: str, key: bytes) -> None:
+        """A tombstone in a topic of several tables names no table, and is not read."""
+        with suppress(UndecodableError, SchemasUnavailableError):
+            for change in self._decoder(topic).decode_batch([key], [None], [0], [RECORDS_MAX + seen.records], [0]):
+                seen.key_semantics = change.semantics or {}
 
     def _defaults(self, value: bytes) -> frozenset[str] | None:
         if self._spec.source.format == "debezium-avro" and self._schemas is not None:

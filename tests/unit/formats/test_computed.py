@@ -3,6 +3,7 @@
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 
 from headgate.config.columns import ColumnOptions
@@ -138,6 +139,19 @@ def test_deletes_and_rows_outside_the_filter_compute_nothing() -> None:
     gone = Change(0, 0, Operation.DELETE, {"id": 1}, None, None, 0, MEANING)
     left = Change(0, 1, Operation.UPSERT, {"id": 1}, {"id": 1, "price": 0}, None, 0, MEANING)
     assert [(each.operation, each.row) for each in shaping.shaped([gone, left])] == [(Operation.DELETE, None)] * 2
+
+
+def test_a_lone_tombstone_whose_schema_has_the_key_only_computes_nothing() -> None:
+    """Compaction leaves it without the delete before it."""
+    shaping = Shaping(
+        ColumnOptions.model_validate({"set": {"n": "price * 2"}, "mask": {"last": {"constant": "x"}}}), {}
+    )
+    key_only = {"id": "int64"}
+    gone = Change(0, 0, Operation.DELETE, {"id": 1}, None, None, 0, key_only)
+    row = Change(0, 1, Operation.UPSERT, {"id": 1}, dict(ROW), None, 0, MEANING)
+    found = shaping.shaped([gone, row, msgspec.structs.replace(gone, offset=2)])
+    assert [(each.row or {}).get("n") for each in found] == [None, 14, None]
+    assert [each.semantics for each in (found[0], found[2])] == [key_only, key_only]
 
 
 def test_copied_rows_get_the_values_that_were_computed_where_they_were_read() -> None:

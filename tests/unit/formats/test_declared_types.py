@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headgate.config.columns import ColumnOptions
 from headgate.config.expressions import Expression, Kind
-from headgate.formats.change import ABSENT, BINARY, CONNECTOR, TEXT_ONLY, Change, ChangeError, Operation, Row
+from headgate.formats.change import ABSENT, BINARY, COMPUTED, CONNECTOR, TEXT_ONLY, Change, ChangeError, Operation, Row
 from headgate.formats.decoding import UndecodableError
 from headgate.formats.expressions.computed import SENT_FORMS
 from headgate.formats.expressions.declared import SourceColumn, SourceTypes, SourceTypesUnavailableError
@@ -49,6 +49,22 @@ class Catalogue:
 
 def of(column: SourceColumn, *, is_debezium: bool = True, mode: str | None = None) -> Catalogue:
     return Catalogue(SourceTypes({"x": column}, is_debezium, mode))
+
+
+def test_the_type_of_a_computed_column_is_that_of_its_values_when_the_source_is_altered() -> None:
+    """Events of a decimal that is written as a text look the same before and after."""
+    catalogue = of(SourceColumn(Kind.NUMERIC))
+    shaping = Shaping(ColumnOptions.model_validate({"set": {"y": "x"}}), {}, None, catalogue)
+    meaning = {CONNECTOR: "postgresql", "id": "int64", "x": "string"}
+
+    def shaped() -> tuple[object, str]:
+        row: Row = {"id": 1, "x": "1.50"}
+        (change,) = shaping.shaped([Change(0, 0, Operation.UPSERT, {"id": 1}, row, None, 0, meaning)])
+        return (change.row or {})["y"], (change.semantics or {})[COMPUTED]
+
+    assert shaped() == (Decimal("1.50"), '{"y":"numeric"}')
+    catalogue.types = SourceTypes({"x": SourceColumn(Kind.TEXT)})
+    assert shaped() == ("1.50", '{"y":"text"}')
 
 
 def read(catalogue: Catalogue | None, value: object, meaning: dict[str, str] | None = None) -> object:

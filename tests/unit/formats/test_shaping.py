@@ -136,10 +136,10 @@ def test_what_columns_mean_follows_them_and_is_one_dictionary_for_all_rows_of_a_
     shaped = shaping(
         exclude=["d"],
         rename={"a": "x", "b": "y"},
-        mask={"a": {"sha256": "salt"}, "c": None, "id2": {"constant": 5}},
+        mask={"a": {"sha256": "salt"}, "c": None},
     )
     changes = shaped.shaped([upsert({"id": n, "a": "t", "b": n}, n, MEANING) for n in range(3)])
-    told = {CONNECTOR: "postgresql", "x": "string", "y": "int32", "c": "string", "id": "int64", "id2": "int64"}
+    told = {CONNECTOR: "postgresql", "x": "string", "y": "int32", "c": "string", "id": "int64"}
     assert changes[0].semantics == told
     assert len({id(change.semantics) for change in changes}) == 1
     assert shaping(exclude=["a"]).shaped([upsert({"a": 1})])[0].semantics is None
@@ -200,6 +200,21 @@ def test_a_column_that_is_hidden_under_another_spelling_is_refused(columns: dict
         kept = shaping(**columns).shaped([upsert(dict(row))])[0].row or {}
         assert kept.get("mail") in (None, "*@b")
         assert kept.get("Mail") == row.get("Mail"), "a source that has both tells them apart"
+
+
+@pytest.mark.parametrize("mask", [{"constant": 5}, {"sha256": "salt"}, {"keep_last": 2}, None])
+def test_a_mask_means_nothing_where_the_events_schema_lacks_its_column(mask: Any) -> None:
+    """A mask of the whole feed is for tables that lack its column, too, and for one that loses it later."""
+    shaped = shaping(mask={"e": mask})
+    with_column, without = MEANING | {"e": "string"}, dict(MEANING)
+    changes = shaped.shaped(
+        [upsert({"id": 1, "e": "t"}, 0, with_column), upsert({"id": 2}, 1, without), upsert({"id": 3}, 2)]
+    )
+    assert [("e" in (each.row or {}), "e" in (each.semantics or {})) for each in changes[:2]] == [
+        (True, True),
+        (False, False),
+    ]
+    assert ("e" in (changes[2].semantics or {})) is (mask is not None), "an event without a schema may have it"
 
 
 def test_what_was_decoded_before_a_broken_event_is_shaped_too() -> None:

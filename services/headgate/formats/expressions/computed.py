@@ -5,7 +5,7 @@ dates and timestamps are texts, as databases write them, so nothing has to show 
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headgate.config.expressions import ExpressionError, Kind, columns_of, parse_expression
 from headgate.formats.change import ABSENT, Row
@@ -17,8 +17,8 @@ from headgate.formats.expressions.typing import kind_of
 from headgate.formats.expressions.values import kind_at_database
 
 __all__ = [
-    "SENT_FORMS", "TEXT_FORMS", "ComputedColumns", "Form", "check_computed", "check_held", "computed_at_database",
-    "needed_columns",
+    "SENT_FORMS", "TEXT_FORMS", "ComputedColumns", "Form", "TypedColumns", "check_computed", "check_held",
+    "computed_at_database", "needed_columns",
 ]  # fmt: skip
 
 OPTION: Final = "columns.set"
@@ -38,25 +38,34 @@ TEXT_FORMS: Final[Mapping[Kind, Form]] = {
 """As both databases write values where tables are compared (verify/)."""
 
 
+class TypedColumns(NamedTuple):
+    """``function``: a row → the values of the computed columns, in order.
+
+    ``kinds``: column → type, of those whose type is known before the first row.
+    """
+
+    function: Callable[[Row], list[object]]
+    kinds: tuple[tuple[str, Kind], ...]
+
+
 class ComputedColumns:
     """The columns of one table."""
 
     def __init__(self, given: Mapping[str, str], declared: DeclaredTypes | None = None) -> None:
         """``given``: name at the sink → expression. ``declared``: see Evaluation. Raises ExpressionError."""
+        self._names = tuple(given)
         self._evaluations = [_evaluation(name, text, SENT_FORMS, declared) for name, text in given.items()]
-        self._kinds = {
-            name: Evaluation(f"{OPTION}.{name}", text, lambda _, kind: lambda _: kind, declared)
-            for name, text in given.items()
-        }
 
     def of(self, semantics: dict[str, str] | None) -> Callable[[Row], list[object]]:
         """A function of rows whose values have this meaning: the values, in order. Raises ChangeError, as it does."""
-        functions = [evaluation.known(semantics) for evaluation in self._evaluations]
-        return lambda row: [function(row) for function in functions]
+        return self.typed(semantics).function
 
-    def kinds(self, semantics: Mapping[str, str]) -> dict[str, Kind]:
-        """The columns' types, where the event's schema describes what they are computed from. Raises ChangeError."""
-        return {name: evaluation.of(semantics)({}) for name, evaluation in self._kinds.items()}
+    def typed(self, semantics: dict[str, str] | None) -> "TypedColumns":
+        """The same with the types of its values, which are of the same moment. Raises ChangeError."""
+        found = [evaluation.typed(semantics) for evaluation in self._evaluations]
+        functions = [each.function for each in found]
+        kinds = tuple((name, each.kind) for name, each in zip(self._names, found, strict=True) if each.kind is not None)
+        return TypedColumns(lambda row: [function(row) for function in functions], kinds)
 
 
 def computed_at_database(

@@ -22,7 +22,7 @@ from headgate.formats.expressions.typing import kind_of
 from headgate.formats.expressions.values import read_of_database, read_of_event, read_of_value
 from headgate.records.name_lists import shown_names
 
-__all__ = ["Evaluation", "check_names", "is_described"]
+__all__ = ["Evaluation", "Typed", "check_names", "is_described"]
 
 TYPES_MAX: Final = 256
 """Combinations of types remembered, of events without a schema. More of them would be of bad events."""
@@ -37,12 +37,19 @@ Finish = Callable[[Callable[[Row], Any], Kind], Callable[[Row], T]]
 """What an option makes of a compiled expression and its type. May raise ExpressionError for a type."""
 
 
+class Typed(NamedTuple, Generic[T]):
+    """A function of rows, and the type of its values; None where each row's values decide."""
+
+    function: Callable[[Row], T]
+    kind: Kind | None
+
+
 class _Compiled(NamedTuple, Generic[T]):
     """``types``: what it was compiled for, beside the events' own ``semantics``."""
 
     semantics: dict[str, str] | None
     types: SourceTypes | None
-    function: Callable[[Row], T]
+    typed: Typed[T]
 
 
 class Evaluation(Generic[T]):
@@ -63,30 +70,39 @@ class Evaluation(Generic[T]):
 
     def known(self, semantics: dict[str, str] | None) -> Callable[[Row], T]:
         """The same as ``of``, remembered for a dictionary that many changes share."""
+        return self.typed(semantics).function
+
+    def typed(self, semantics: dict[str, str] | None) -> Typed[T]:
+        """The same as ``known``, with the type that it was compiled for."""
         known = self._by_meaning.get(id(semantics))
         if known is None or (known.types is not None and self._types() is not known.types):
             if len(self._by_meaning) >= MEANINGS_MAX:
                 self._by_meaning.clear()
             types = self._types() if self._needs_types(semantics or {}) else None
             # What is remembered by its identity must live as long.
-            known = self._by_meaning[id(semantics)] = _Compiled(semantics, types, self.of(semantics))
-        return known.function
+            known = self._by_meaning[id(semantics)] = _Compiled(semantics, types, self._of(semantics))
+        return known.typed
 
     def of(self, semantics: Mapping[str, str] | None) -> Callable[[Row], T]:
         """The function of rows whose values have this meaning. Raises ChangeError, as its result does."""
+        return self._of(semantics).function
+
+    def _of(self, semantics: Mapping[str, str] | None) -> Typed[T]:
         told = semantics or {}
         is_null = told.get(LACKING) == LACKING_NULL
         if not is_described(told):
             types = self._types() if self.columns else None
-            return self._by_values(is_null=is_null) if types is None else self._by_types(types, is_null=is_null)
+            if types is None:
+                return Typed(self._by_values(is_null=is_null), None)
+            return Typed(self._by_types(types, is_null=is_null), None)
         unknown = [name for name in self.columns if name not in told]
         if unknown:
             known = sorted(name for name in told if name and not name.startswith("\x00"))
             raise self._refused(
                 f"the event's table does not have the columns {shown_names(unknown)}. It has {shown_names(known)}"
             )
-        columns = {name: self._of_schema(name, told) for name in self.columns}
-        return self._guarded(self._compiled(columns, is_null=is_null))
+        compiled = self._compiled({name: self._of_schema(name, told) for name in self.columns}, is_null=is_null)
+        return Typed(self._guarded(compiled.function), compiled.kind)
 
     def _of_schema(self, name: str, told: Mapping[str, str]) -> Readable:
         if self._declared is None:
@@ -109,7 +125,7 @@ class Evaluation(Generic[T]):
         if missing:
             raise self._refused(f"the source's table does not have the columns {shown_names(missing)}")
         columns = {name: read_of_database(name, database, types[name]) for name in self.columns}
-        return self._guarded(self._compiled(columns, is_null=False))
+        return self._guarded(self._compiled(columns, is_null=False).function)
 
     def _by_types(self, types: SourceTypes, *, is_null: bool) -> Callable[[Row], T]:
         """Of events without schemas, by the types of the catalogue. It is read again where a value does not fit."""
@@ -136,7 +152,7 @@ class Evaluation(Generic[T]):
         """By the types of values, of columns that are not ``read`` otherwise."""
         names, known = [name for name in self.columns if name not in read], dict[tuple[type, ...], Callable[[Row], T]]()
         if not names:
-            return self._guarded(self._compiled(read, is_null=is_null))
+            return self._guarded(self._compiled(read, is_null=is_null).function)
 
         def computed(row: Row) -> T:
             types = tuple([type(row.get(name)) for name in names])
@@ -146,15 +162,16 @@ class Evaluation(Generic[T]):
                     known.clear()
                 columns = {name: read_of_value(name, type_) for name, type_ in zip(names, types, strict=True)}
                 columns.update(read)
-                found = known[types] = self._guarded(self._compiled(columns, is_null=is_null))
+                found = known[types] = self._guarded(self._compiled(columns, is_null=is_null).function)
             return found(row)
 
         return computed
 
-    def _compiled(self, columns: Mapping[str, Readable], *, is_null: bool) -> Callable[[Row], T]:
+    def _compiled(self, columns: Mapping[str, Readable], *, is_null: bool) -> Typed[T]:
         try:
             kind = kind_of(self._expression, {name: readable.kind for name, readable in columns.items()})
-            return self._finish(compile_expression(self._expression, columns, lacking_is_null=is_null), kind)
+            compute = compile_expression(self._expression, columns, lacking_is_null=is_null)
+            return Typed(self._finish(compute, kind), kind)
         except ExpressionError as error:
             raise self._refused(str(error)) from error
 
