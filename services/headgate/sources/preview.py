@@ -180,9 +180,10 @@ class _Looking:
         seen.nulls |= {column for column, value in change.row.items() if value is None}
 
     def _note_key(self, seen: Seen, topic: str, key: bytes) -> None:
-        """A tombstone in a topic of several tables names no table, and is not read."""
+        """By a decoder of its own: one that has met a value gives the value's schema to a tombstone behind it."""
+        decoder = self._made(self._spec.source.format, topic)
         with suppress(UndecodableError, SchemasUnavailableError):
-            for change in self._decoder(topic).decode_batch([key], [None], [0], [RECORDS_MAX + seen.records], [0]):
+            for change in decoder.decode_batch([key], [None], [0], [0], [0]):
                 seen.key_semantics = change.semantics or {}
 
     def _defaults(self, value: bytes) -> frozenset[str] | None:
