@@ -36,7 +36,13 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", JAVA_OPTIONS)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["fixtures.parallel", "fixtures.services", "fixtures.capture", "fixtures.left_by_spark"]
+pytest_plugins = [
+    "fixtures.parallel",
+    "fixtures.services",
+    "fixtures.capture",
+    "fixtures.left_by_spark",
+    "fixtures.registry_ids",
+]
 
 # No test asserts a time, and neither does the library that makes its examples: a busy machine is not a finding.
 settings.register_profile("headgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,8 +6,9 @@ remembers, so connections are not kept. A sink that writes Avro registers its sc
 /subjects/<subject>/versions``. app/schema_registration.py writes by ``send``.
 
 A registry that does not answer, or answers anything but what a registry would, is unavailable: the events wait, they
-are not bad. An id that the registry does not know makes its event bad, but only once the registry has reported so for a
-while: a registry of several nodes may hear of a new id after the first event of that schema has been read.
+are not bad. An answer about one schema or subject says nothing of others. An id that the registry does not know makes
+its event bad, but only once the registry has reported so for a while: a registry of several nodes may hear of a new id
+after the first event of that schema has been read.
 
 This client is hand-written instead of confluent-kafka's (2.16), because that reads an answer whole however long it is,
 and needs twelve more packages on every executor. What it lacks is OAuth and client certificates.
@@ -34,6 +35,9 @@ ANSWER_SECONDS_MAX: Final = 4.0
 PAUSE_SECONDS: Final = 1.0
 """After a failure nothing is asked for so long: a hundred tables must not wait in turn for one dead registry."""
 
+SILENT_PAUSE_SECONDS: Final = 30.0
+"""The same after a time-out, which has held up a task for seconds. Tables that need no schema must keep their pace."""
+
 UNKNOWN_SECONDS: Final = 5.0
 """For so long an id that is not known may be one that is not known yet."""
 
@@ -44,9 +48,11 @@ ANSWER_BYTES_MAX: Final = 16 << 20
 """A table of 4 096 columns has a schema of about 2 MB."""
 
 NOT_FOUND: Final = 404
-_REFUSED: Final = frozenset({401, 403})
-_NOT_TAKEN: Final = frozenset({409, 422})
-"""Of a schema that is registered: not compatible with the subject's last one, or not one that the subject may have."""
+_UNAUTHORIZED: Final = 401
+_FORBIDDEN: Final = 403
+INCOMPATIBLE: Final = 409
+_OF_ONE_SCHEMA: Final = frozenset({400, INCOMPATIBLE, 413, 422})
+"""Answers to a schema that say nothing of others: invalid, incompatible, too large, or against the subject's rules."""
 OK: Final = 200
 
 ID_MAX: Final = 2**31 - 1
@@ -54,19 +60,24 @@ ID_MAX: Final = 2**31 - 1
 
 
 REASON_CHARACTERS_MAX: Final = 600
-"""Of why a schema is not taken: registries name the field, but begin with the schema or its classes."""
-
-
-class _AccessRefusedError(Exception):
-    """The status of an answer, and what to do about it."""
+"""Characters of a rejection that are shown. Some registries begin with the schema, others end with it."""
 
 
 class RegistryRefusedError(SchemasUnavailableError):
     """The registry refuses access, or this process must not use what the feed names: an operator has to correct it."""
 
 
+class AccessDeniedError(RegistryRefusedError):
+    """The registry refuses access to one schema or subject. It may give access to others."""
+
+
 class SchemaNotTakenError(Exception):
-    """A registry that works does not register a schema under its subject. The message is the registry's reason."""
+    """A registry rejects a schema. ``status`` is the answer's, the message is the registry's reason."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        """``reason``: with the status in front."""
+        super().__init__(reason)
+        self.status = status
 
 
 class SchemaAnswer(msgspec.Struct):
@@ -120,13 +131,14 @@ class SchemaRegistry:
     def register(self, subject: str, schema: str) -> int:
         """The id of an Avro schema, which is registered under the subject unless it is already.
 
-        Raises SchemaNotTakenError, SchemasUnavailableError.
+        Raises SchemaNotTakenError, AccessDeniedError, SchemasUnavailableError. The first two do not keep other
+        schemas from being registered.
         """
         status, body = self._ask(f"/subjects/{quote(subject, safe='')}/versions", "POST", {"schema": schema})
-        if status in _NOT_TAKEN:
-            raise SchemaNotTakenError(f"{status}{problem_said(body, REASON_CHARACTERS_MAX)}")
+        if status in _OF_ONE_SCHEMA or (status == NOT_FOUND and decoded(body, _Problem) is not None):
+            raise SchemaNotTakenError(status, f"{status}{problem_said(body, REASON_CHARACTERS_MAX)}")
         if status != OK:
-            raise self._failed(f"it answers {status} to schema {subject}{problem_said(body)}")
+            raise self._failed(f"it answers {status} to a schema of subject {subject}{problem_said(body)}")
         given = decoded(body, _Registered)
         if given is None:
             raise self._failed("the server there is not a schema registry")
@@ -152,8 +164,13 @@ class SchemaRegistry:
         self._down = None
         try:
             return self._answer(method, self._spec.url.rstrip("/") + path, body)
-        except _AccessRefusedError as error:
-            raise self._failed(str(error), RegistryRefusedError) from error
+        except AccessDeniedError:
+            raise
+        except RegistryRefusedError as error:
+            self._pause(error, PAUSE_SECONDS)
+            raise
+        except urllib3.exceptions.TimeoutError as error:
+            raise self._failed(_plain(error), pause=SILENT_PAUSE_SECONDS) from error
         except urllib3.exceptions.HTTPError as error:
             raise self._failed(_plain(error)) from error
         except (OSError, UnicodeDecodeError, NotPermittedError) as error:  # the password's file, the authority's file
@@ -182,10 +199,13 @@ class SchemaRegistry:
             body = response.read(ANSWER_BYTES_MAX + 1)
         if len(body) > ANSWER_BYTES_MAX:
             raise urllib3.exceptions.HTTPError(f"it answers with more than {ANSWER_BYTES_MAX} bytes")
-        if response.status in _REFUSED:
-            raise _AccessRefusedError(
-                f"it refuses access ({response.status}): correct {self._option}.user and the password file, or give "
-                f"the user the right{problem_said(body)}"
+        if response.status in (_UNAUTHORIZED, _FORBIDDEN):
+            kind = AccessDeniedError if response.status == _FORBIDDEN else RegistryRefusedError
+            raise kind(
+                self._text(
+                    f"it refuses access ({response.status}): correct {self._option}.user and the password file, or "
+                    f"give the user the right{problem_said(body)}"
+                )
             )
         return response.status, body
 
@@ -203,11 +223,21 @@ class SchemaRegistry:
         )
 
     def _failed(
-        self, reason: str, kind: type[SchemasUnavailableError] = SchemasUnavailableError
+        self,
+        reason: str,
+        kind: type[SchemasUnavailableError] = SchemasUnavailableError,
+        *,
+        pause: float | None = None,
     ) -> SchemasUnavailableError:
-        error = kind(f"the schema registry at {self._spec.url} cannot be asked: {reason}")
-        self._down = (self._clock() + PAUSE_SECONDS, error)
+        error = kind(self._text(reason))
+        self._pause(error, PAUSE_SECONDS if pause is None else pause)
         return error
+
+    def _text(self, reason: str) -> str:
+        return f"the schema registry at {self._spec.url} cannot be asked: {reason}"
+
+    def _pause(self, error: SchemasUnavailableError, seconds: float) -> None:
+        self._down = (self._clock() + seconds, error)
 
 
 def decoded(body: bytes, kind: Any) -> Any:
@@ -221,7 +251,13 @@ def decoded(body: bytes, kind: Any) -> Any:
 def problem_said(body: bytes, characters_max: int = 200) -> str:
     """The registry's own text on what is wrong, to be appended to ours. Empty if it has none."""
     problem = decoded(body, _Problem)
-    return "" if problem is None else f": {problem.message[:characters_max]} ({problem.error_code})"
+    return "" if problem is None else f": {_shortened(problem.message, characters_max)} ({problem.error_code})"
+
+
+def _shortened(text: str, characters_max: int) -> str:
+    """Its beginning and its end: the reason is at one of them, and a schema at the other."""
+    half = characters_max // 2
+    return text if len(text) <= characters_max else f"{text[:half]} … {text[-half:]}"
 
 
 def _plain(error: urllib3.exceptions.HTTPError) -> str:

@@ -28,8 +28,8 @@ class SinkFailure(msgspec.Struct, frozen=True):
 def failure_of(error: Exception, topic: str, *, alters_tables: bool) -> SinkFailure:
     """What ``error`` means. ``alters_tables``: a table that refuses a value may be altered, and then takes it."""
     if isinstance(error, SinkUnavailableError):
-        is_silent = isinstance(error, SinkSilentError)
-        return SinkFailure(error.code, str(error), retryable=True, is_silent=is_silent, spoils_session=True)
+        is_silent, spoils = isinstance(error, SinkSilentError), error.spoils_session
+        return SinkFailure(error.code, str(error), retryable=True, is_silent=is_silent, spoils_session=spoils)
     if isinstance(error, SinkError):
         # The table may be altered first, and then shows whether it takes the value (altered_tables.py).
         is_alterable = isinstance(error, ValueRefusedError) and alters_tables

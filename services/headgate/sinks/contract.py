@@ -226,10 +226,14 @@ class SinkRefusedError(SinkError):
 
 
 class SinkUnavailableError(SinkError):
-    """The sink does not answer, or ended the session: try again later."""
+    """The sink does not answer, or ended the session: try again later.
+
+    ``spoils_session``: the session is not to be used any more.
+    """
 
     code = "sink_unavailable"
     retryable = True
+    spoils_session = True
 
 
 class SinkSilentError(SinkUnavailableError):

@@ -1,20 +1,23 @@
 """Changes as records in Avro: their schemas are registered, and no record has an id of anything else."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from fixtures.registry_server import Registering, RegistryServer
 from headgate.config.columns import ColumnOptions
 from headgate.config.registry_spec import RegistrySpec
-from headgate.formats import schema_registry
+from headgate.formats import debezium_json, schema_registry
 from headgate.formats.change import ABSENT, Change, ChangeError, Operation, Row
 from headgate.formats.shaping import Shaping
+from headgate.replication.sink_failures import failure_of
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
 from headgate.sinks.kafka import avro
-from headgate.sinks.kafka.avro import AvroRecords, Subjects, UntakenSchemaError
+from headgate.sinks.kafka.avro import AvroRecords, Plans, RegistryUnavailableError, Subjects, UntakenSchemaError
 
 MEANING = {"": "postgresql", "id": "int64", "name": "string"}
 KEY_MEANING = {"id": "int64"}
@@ -40,8 +43,12 @@ class Clock:
         return self.now
 
 
+def subjects(server: RegistryServer, clock: Clock | None = None, **options: Any) -> Subjects:
+    return Subjects(RegistrySpec(url=server.url, **options), clock or Clock())
+
+
 def records(server: RegistryServer, clock: Clock | None = None, **options: Any) -> AvroRecords:
-    return AvroRecords(Subjects(RegistrySpec(url=server.url, **options), clock or Clock()), "copy.orders")
+    return AvroRecords(subjects(server, clock, **options), "copy.orders", Plans())
 
 
 def change(row: Row | None, meaning: dict[str, str] | None = None, key: Row | None = None) -> Change:
@@ -124,11 +131,12 @@ def test_a_schema_that_is_not_taken_names_subject_reason_and_what_to_do_and_is_t
     ("answer", "kind", "why"),
     [
         ((503, ""), SinkUnavailableError, "answers 503"),
+        ((429, ""), SinkUnavailableError, "answers 429"),
         ((404, "no such page"), SinkUnavailableError, "answers 404"),
         ((200, "<html>log in</html>"), SinkUnavailableError, "not a schema registry"),
         ((200, '{"id": 0}'), SinkUnavailableError, "not a schema registry"),
         ((200, f'{{"id": {2**31}}}'), SinkUnavailableError, "not a schema registry"),
-        ((401, ""), SinkRefusedError, r"subject copy\.orders-key: .*sink\.registry\.user"),
+        ((401, ""), SinkRefusedError, r"refuses access \(401\): correct sink\.registry\.user"),
         (
             (403, '{"error_code": 40301, "message": "write denied"}'),
             SinkRefusedError,
@@ -147,7 +155,7 @@ def test_a_registry_that_is_away_and_one_that_refuses(
             encoder.encode(change(ROW))
     assert len(server.asked) == 1
     server.answer = Registering()
-    clock.now += schema_registry.PAUSE_SECONDS
+    clock.now += max(schema_registry.PAUSE_SECONDS, avro.REFUSED_SECONDS)
     encoder.encode(change(ROW))
 
 
@@ -206,23 +214,196 @@ def test_rows_are_written_as_the_feed_shapes_them(server: RegistryServer, regist
 def test_schemas_are_remembered_up_to_a_bound(
     server: RegistryServer, registry: Registering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(avro, "SCHEMAS_MAX", 3)
-    encoder = records(server)
+    """Of all topics of a feed together, and those that are used stay."""
+    monkeypatch.setattr(avro, "SCHEMAS_MAX", 6)
+    plans, registered = Plans(), subjects(server)
+
+    def encode(topic: str, number: int) -> None:
+        meaning = MEANING | {f"c{number}": "int32"}
+        AvroRecords(registered, topic, plans).encode(change(ROW | {f"c{number}": 1}, meaning))
+
     for number in range(10):
-        encoder.encode(change(ROW | {f"c{number}": 1}, MEANING | {f"c{number}": "int32"}))
-    assert (len(encoder._keys._plans), len(encoder._values._plans)) == (3, 3)
+        encode("copy.orders", 0)
+        encode(f"copy.other{number}", number)
+    kept = list(plans._plans)
+    assert [topic for topic, *_ in kept] == [
+        "copy.other8", "copy.other8", "copy.orders", "copy.orders", "copy.other9", "copy.other9",
+    ]  # fmt: skip
+    assert plans._characters == sum(len(plan.schema.text) for plan in plans._plans.values())
     monkeypatch.setattr(avro, "SCHEMA_CHARACTERS_MAX", 1)
-    encoder.encode(change(ROW))
-    assert len(encoder._values._plans) == 1
-    assert encoder._values._characters == len(next(iter(encoder._values._plans.values())).schema.text)
+    encode("copy.orders", 1)
+    assert len(plans._plans) == 1
+    assert plans._characters == len(next(iter(plans._plans.values())).schema.text)
 
 
 def test_registered_ids_are_remembered_up_to_a_bound(
     server: RegistryServer, registry: Registering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(avro, "IDS_MAX", 3)
-    monkeypatch.setattr(avro, "_ids", {})
     encoder = records(server)
     for number in range(5):
         encoder.encode(change(ROW | {f"c{number}": 1}, MEANING | {f"c{number}": "int32"}))
     assert len(avro._ids) == 3
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 409, 413, 422])
+def test_an_answer_about_one_subject_says_nothing_of_others(
+    server: RegistryServer, registry: Registering, status: int
+) -> None:
+    """The other tables continue, and the refused one is named, and is not asked for at each attempt."""
+    clock = Clock()
+    registered, plans = subjects(server, clock), Plans()
+    registry.refused["copy.orders-key"] = status, "not this one"
+    kind: type[Exception] = SinkRefusedError if status == 403 else UntakenSchemaError
+    for _ in range(2):
+        with pytest.raises(kind, match=rf"subject copy\.orders-key: .*{status}.*not this one"):
+            AvroRecords(registered, "copy.orders", plans).encode(change(ROW))
+        AvroRecords(registered, "copy.items", plans).encode(change(ROW))
+    assert len(server.asked) == 3
+    registry.refused.clear()
+    clock.now += avro.REFUSED_SECONDS
+    AvroRecords(registered, "copy.orders", plans).encode(change(ROW))
+
+
+@pytest.mark.parametrize(
+    ("status", "subject", "says", "not_"),
+    [
+        (409, "copy.orders-key", "write to a new topic.*compaction keeps both", "exclude"),
+        (409, "copy.orders-value", "columns.exclude.*NONE allows", "READONLY"),
+        (422, "copy.orders-key", "READONLY.*a rule", "exclude"),
+        (422, "copy.orders-value", "READONLY.*a rule", "exclude"),
+    ],
+)
+def test_a_rejected_schema_has_the_advice_that_helps(  # noqa: PLR0917 - a table
+    server: RegistryServer, registry: Registering, status: int, subject: str, says: str, not_: str
+) -> None:
+    registry.refused[subject] = status, f"{'{schema}' * 100} the reason"
+    with pytest.raises(UntakenSchemaError, match=says) as refused:
+        records(server).encode(change(ROW))
+    assert "the reason" in str(refused.value)
+    assert not_ not in str(refused.value)
+
+
+def test_an_id_in_use_is_asked_for_again_and_another_one_is_refused(
+    server: RegistryServer, registry: Registering
+) -> None:
+    """A registry that was emptied gives ids to other schemas, and readers would decode wrong values."""
+    clock = Clock()
+    registered, plans = subjects(server, clock), Plans()
+
+    def encode() -> bytes:
+        ((_, value, _),) = AvroRecords(registered, "copy.orders", plans).encode(change(ROW))
+        return value or b""
+
+    before = encode()
+    assert (encode(), len(server.asked)) == (before, 2)
+    clock.now += avro.IDS_SECONDS
+    assert (encode(), encode(), len(server.asked)) == (before, before, 4)
+    server.answer = emptied = Registering(first_id=700)
+    assert encode() == before
+    clock.now += avro.IDS_SECONDS
+    for _ in range(2):
+        with pytest.raises(UntakenSchemaError, match=r"copy\.orders-key, and records .* id 1 .*restored or replaced"):
+            encode()
+    assert len(server.asked) == 5
+    assert list(emptied.subjects) == ["copy.orders-key"]
+    server.answer = registry
+    clock.now += avro.REFUSED_SECONDS
+    assert encode() == before
+
+
+@pytest.mark.parametrize("answer", [(503, ""), (403, ""), (422, '{"error_code": 42205, "message": "read-only"}')])
+def test_an_id_stays_in_use_while_the_registry_does_not_give_one(
+    server: RegistryServer, registry: Registering, answer: tuple[int, str]
+) -> None:
+    clock = Clock()
+    registered, plans = subjects(server, clock), Plans()
+
+    def encode() -> None:
+        AvroRecords(registered, "copy.orders", plans).encode(change(None))
+
+    encode()
+    server.answer = answer
+    clock.now += avro.IDS_SECONDS
+    encode()
+    encode()
+    assert len(server.asked) == 2
+    clock.now += avro.AGAIN_SECONDS
+    encode()
+    assert len(server.asked) == 3
+
+
+def test_a_registry_that_does_not_answer_does_not_hold_up_tables_whose_schemas_are_known(
+    server: RegistryServer, registry: Registering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    registered, plans = subjects(server, clock), Plans()
+    topics = [f"copy.t{number}" for number in range(20)]
+    for topic in topics:
+        AvroRecords(registered, topic, plans).encode(change(ROW))
+    monkeypatch.setattr(schema_registry, "ANSWER_SECONDS_MAX", 0.1)
+    asked, over = len(server.asked), threading.Event()
+    server.answer = lambda _: over.wait(30)
+    try:
+        clock.now += avro.IDS_SECONDS
+        for _ in range(2):
+            for topic in topics:
+                AvroRecords(registered, topic, plans).encode(change(ROW))
+            with pytest.raises(RegistryUnavailableError, match="timed out"):
+                AvroRecords(registered, "copy.new", plans).encode(change(ROW))
+            clock.now += schema_registry.PAUSE_SECONDS
+    finally:
+        over.set()
+    assert len(server.asked) == asked + 1
+
+
+def test_threads_that_need_one_schema_ask_for_it_once(server: RegistryServer, registry: Registering) -> None:
+    registered, found = subjects(server), list[int]()
+    threads = [
+        threading.Thread(target=lambda: found.append(registered.id_of("copy.orders-key", '"string"').id))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert (found, len(server.asked)) == ([1] * 8, 1)
+
+
+def test_a_registry_that_is_down_leaves_the_sinks_session_as_it_is() -> None:
+    away = failure_of(RegistryUnavailableError("x"), "orders", alters_tables=False)
+    assert (away.code, away.retryable, away.spoils_session) == ("sink_unavailable", True, False)
+    assert failure_of(SinkUnavailableError("x"), "orders", alters_tables=False).spoils_session
+
+
+def as_key(meaning: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "struct", "fields": [{"field": name, **type_} for name, type_ in meaning.items()]}
+
+
+def test_a_row_its_delete_and_its_tombstone_have_the_same_key(server: RegistryServer, registry: Registering) -> None:
+    """By Debezium's own schemas: the key's has the key's columns in its order, and never an optional one."""
+    id_ = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "version": 1,
+           "parameters": {"scale": "0", "connect.decimal.precision": "12"}}  # fmt: skip
+    row_schema = as_key({"name": {"type": "string", "optional": True}, "part": {"type": "int16"}, "id": id_})
+    fields = [
+        *({"field": side, "optional": True, **row_schema} for side in ("before", "after")),
+        {"field": "op", "type": "string"},
+    ]
+    key = msgspec.json.encode(
+        {"schema": as_key({"part": {"type": "int16"}, "id": id_}), "payload": {"part": 3, "id": "BQ=="}}
+    )
+    row = {"name": "ann", "part": 3, "id": "BQ=="}
+
+    def value(op: str, before: object, after: object) -> bytes:
+        schema = {"type": "struct", "name": "shop.public.orders.Envelope", "fields": fields}
+        return msgspec.json.encode({"schema": schema, "payload": {"op": op, "before": before, "after": after}})
+
+    values = [value("c", None, row), value("d", row, None)]
+    changes = debezium_json.Decoder().decode_batch([key] * 2, values, [0] * 2, [0, 1], [0] * 2)
+    changes += debezium_json.Decoder().decode_batch([key], [None], [0], [7], [0])
+    columns = ColumnOptions.model_validate({"rename": {"id": "number"}, "set": {"n": "part * 2"}})
+    encoder = records(server)
+    keys = [encoder.encode(each)[0][0] for each in Shaping(columns, {}).shaped(changes)]
+    assert len(keys) == 3
+    assert keys[0] == keys[1] == keys[2]
+    assert registry.read(keys[0] or b"") == {"part": 3, "number": 5}

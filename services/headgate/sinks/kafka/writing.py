@@ -25,7 +25,7 @@ from headgate.sinks.contract import (
     SinkUnavailableError,
     ValueRefusedError,
 )
-from headgate.sinks.kafka.avro import AvroRecords, SchemaRefusedError, UntakenSchemaError, subjects_of
+from headgate.sinks.kafka.avro import AvroRecords, Plans, SchemaRefusedError, UntakenSchemaError, subjects_of
 from headgate.sinks.kafka.claims import Claims, check_held
 from headgate.sinks.kafka.cloud_events import Attributes, Headers
 from headgate.sinks.kafka.errors import as_sink_errors, lost_topic
@@ -48,9 +48,6 @@ LIMIT_SECONDS: Final = 60.0
 CHECK_SECONDS: Final = 10.0
 """How often a topic is checked for not being re-created, empty: by a user, or by brokers that create what is named."""
 
-TOPICS_MAX: Final = 256
-"""Topics whose schemas in Avro a process keeps, for each feed."""
-
 HEADER_OVERHEAD_BYTES: Final = 4
 """What a header has beside its name and value: two lengths, of one or two bytes."""
 
@@ -66,7 +63,7 @@ class KafkaStager:
         self._options = options
         self._limits: dict[str, tuple[float, int]] = {}
         self._subjects = None if options.registry is None else subjects_of(options.registry)
-        self._avro: dict[str, AvroRecords] = {}
+        self._plans = Plans()
 
     def stage(self, batch: ChangeBatch) -> Staged:
         """See Stager."""
@@ -87,11 +84,7 @@ class KafkaStager:
             return partial(enveloped, events=_events_of(batch))
         if self._subjects is None:
             return flat
-        if topic not in self._avro:
-            while len(self._avro) >= TOPICS_MAX:
-                del self._avro[next(iter(self._avro))]
-            self._avro[topic] = AvroRecords(self._subjects, topic)
-        return self._avro[topic].encode
+        return AvroRecords(self._subjects, topic, self._plans).encode
 
     def _limit(self, topic: str) -> int:
         now = time.monotonic()
