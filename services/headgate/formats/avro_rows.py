@@ -9,15 +9,14 @@ schema: names are constants beside it. fastavro is what the tests compare with.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from headgate.formats.avro_forms import AvroForm, encoded_number, form_of, form_of_computed
 from headgate.formats.avro_schema import TEXT_CHARACTERS_MAX
-from headgate.formats.change import COMPUTED, DATA_ERRORS, ChangeError, Row, reason_of
-from headgate.formats.expressions.evaluation import is_described
+from headgate.formats.change import COMPUTED, DATA_ERRORS, ChangeError, Row, columns_described, reason_of
 from headgate.formats.meaning import check_columns
 
 __all__ = ["RowSchema", "check_names", "forms_of", "row_schema"]
@@ -48,17 +47,17 @@ def forms_of(semantics: Mapping[str, str] | None, columns: Sequence[str] | None 
     Raises ChangeError where the event has no schema, or a type that is not known.
     """
     told = semantics or {}
-    if not is_described(told):
+    meanings = columns_described(told)
+    if not meanings:
         raise ChangeError(
             "the event has no schema, so the types of its columns are not known. Let the connector write schemas "
             "(key.converter.schemas.enable=true and value.converter.schemas.enable=true, or an Avro converter), or "
             "create a feed with sink.format: flat"
         )
-    meanings = {column: meaning for column, meaning in told.items() if column and not column.startswith("\x00")}
     computed = msgspec.json.decode(told.get(COMPUTED, "{}"), type=dict[str, str])
     wanted = (*meanings, *computed) if columns is None else tuple(columns)
     check_columns(dict.fromkeys(wanted))
-    check_names(wanted)
+    check_names(wanted, (*meanings, *computed))
     return {column: _form(column, meanings.get(column), computed.get(column)) for column in wanted}
 
 
@@ -73,13 +72,16 @@ def _form(column: str, meaning: str | None, computed: str | None) -> AvroForm:
     raise ChangeError(f"the event's schema does not describe column {column}, which is in the event's key")
 
 
-def check_names(columns: Iterable[str]) -> None:
-    """Raise ChangeError for a column whose name Avro does not allow."""
+def check_names(columns: Iterable[str], taken: Collection[str] = ()) -> None:
+    """Raise ChangeError for a column whose name Avro does not allow. ``taken``: names that cannot replace it."""
     wrong = next((column for column in columns if _NAME.fullmatch(column) is None), None)
     if wrong is not None:
+        free = _allowed(wrong)
+        while free in taken:
+            free += "_"
         raise ChangeError(
             f"column {wrong!r} has a name that Avro does not allow: letters of ASCII, digits and underscores, the "
-            f'first one no digit. Give it another one with columns.rename: {{"{wrong}": {_allowed(wrong)}}}'
+            f'first one no digit. Give it another one with columns.rename: {{"{wrong}": {free}}}'
         )
 
 

@@ -15,7 +15,7 @@ import msgspec
 from fastavro.schema import SchemaParseException, parse_schema
 
 from headgate.formats.change import ChangeError
-from headgate.formats.meaning import DECIMAL, DEPTH_MAX, array_of, named, parametrised
+from headgate.formats.meaning import DECIMAL, DEPTH_MAX, PRECISION, array_of, named, parametrised
 
 NODES_MAX: Final = 26_000
 """Types in a schema: a table of 4 096 columns that may be null, before and after, has 24 600. Compiling that many takes
@@ -219,12 +219,14 @@ def _size(size: object) -> int:
 
 def _connect_name(schema: dict[str, Any]) -> str | None:
     name = schema.get("connect.name")
+    native: dict[str, object] = {}
     if name is None and schema.get("logicalType") == "decimal":
-        name = DECIMAL
+        # Beside Connect's name, the converter writes 64 for a precision that it does not know.
+        name, native = DECIMAL, {PRECISION: schema.get("precision")}
     if name is None:
         return None
     # connect.parameters has texts, Avro's own decimal has its scale beside it, and 0 if it has none.
-    said = {"scale": 0, "length": 0, **schema, **(schema.get("connect.parameters") or {})}
+    said = {"scale": 0, "length": 0, **native, **schema, **(schema.get("connect.parameters") or {})}
     return parametrised(named(name), said) or name
 
 

@@ -6,7 +6,7 @@ and float where a format has types for them (Avro). What a value means follows f
 names) or, where the event has no schema, from the sink's column type.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -53,6 +53,17 @@ has a schema."""
 
 BESIDE: Final = frozenset({CONNECTOR, BINARY, DECIMALS, LACKING, COMPUTED})
 """Entries of ``Change.semantics`` that are not of a column."""
+
+
+def columns_described(told: Mapping[str, str]) -> dict[str, str]:
+    """Column → what it means, of semantics."""
+    return {name: meaning for name, meaning in told.items() if name not in BESIDE}
+
+
+def is_described(told: Mapping[str, str]) -> bool:
+    """Whether semantics have columns: those of events with a schema do."""
+    return not told.keys() <= BESIDE
+
 
 TEXT_ONLY: Final = "text"
 """Of a format that has bytes as bytes: a text is never some."""

@@ -6,9 +6,9 @@ remembers, so connections are not kept. A sink that writes Avro registers its sc
 /subjects/<subject>/versions``. app/schema_registration.py writes by ``send``.
 
 A registry that does not answer, or answers anything but what a registry would, is unavailable: the events wait, they
-are not bad. An answer about one schema or subject says nothing of others. An id that the registry does not know makes
-its event bad, but only once the registry has reported so for a while: a registry of several nodes may hear of a new id
-after the first event of that schema has been read.
+are not bad. An answer about one schema or subject does not count for others. An id that the registry does not know
+makes its event bad, but only once the registry has reported so for a while: a registry of several nodes may hear of a
+new id after the first event of that schema has been read.
 
 This client is hand-written instead of confluent-kafka's (2.16), because that reads an answer whole however long it is,
 and needs twelve more packages on every executor. What it lacks is OAuth and client certificates.
@@ -52,7 +52,7 @@ _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 INCOMPATIBLE: Final = 409
 _OF_ONE_SCHEMA: Final = frozenset({400, INCOMPATIBLE, 413, 422})
-"""Answers to a schema that say nothing of others: invalid, incompatible, too large, or against the subject's rules."""
+"""Answers that are about one schema only: invalid, incompatible, too large, or against the subject's rules."""
 OK: Final = 200
 
 ID_MAX: Final = 2**31 - 1

@@ -24,12 +24,12 @@ from headgate.formats.change import (
     ChangeError,
     Operation,
     Row,
+    is_described,
     reason_of,
 )
 from headgate.formats.decoding import UndecodableError
 from headgate.formats.expressions.computed import ComputedColumns
 from headgate.formats.expressions.declared import DeclaredTypes
-from headgate.formats.expressions.evaluation import is_described
 from headgate.formats.expressions.filters import RowFilter
 from headgate.formats.included import AtSink, IncludedColumns
 

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 from headgate.config.columns import ColumnOptions
 from headgate.config.feed import FeedSpec
 from headgate.formats.avro_rows import check_names, forms_of
-from headgate.formats.change import ChangeError
-from headgate.formats.expressions.evaluation import is_described
+from headgate.formats.change import ChangeError, is_described
 from headgate.formats.shaping import Shaping
 from headgate.records.control import SpanPlan
 from headgate.sources.preview import FormatMismatchError, Seen

@@ -15,12 +15,11 @@ from headgate.config.feed import FeedSpec
 from headgate.config.plugs import FORMATS, PlugError
 from headgate.eventlog.connection import KafkaConnection
 from headgate.formats.avro_schema import columns_with_defaults as avro_columns
-from headgate.formats.change import CONNECTOR, DATA_ERRORS, LACKING, Change, reason_of
+from headgate.formats.change import CONNECTOR, DATA_ERRORS, LACKING, Change, is_described, reason_of
 from headgate.formats.debezium_avro import FRAME_BYTES, schema_id_of
 from headgate.formats.debezium_schema import columns_with_defaults as json_columns
 from headgate.formats.decoding import Decoder, SchemasUnavailableError, UndecodableError
 from headgate.formats.expressions.declared import is_bytes
-from headgate.formats.expressions.evaluation import is_described
 from headgate.formats.expressions.values import read_of_value
 from headgate.formats.registry import DecoderNeeds, format_of
 from headgate.formats.schema_registry import SchemaRegistry

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from headgate.formats.avro_schema import Record, meaning_of, parse_avro
 from headgate.formats.change import ChangeError
 from headgate.formats.column_schema import ColumnSchema, EventSchema, avro_schema, json_schema
 
@@ -133,3 +134,19 @@ def test_a_length_that_is_no_number_is_not_known(told: str) -> None:
     found = json_schema(None, json_event(json_column("a", "string", **{f"{SOURCE}length": told})))
     assert found is not None
     assert found.columns[0].length is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "meaning"),
+    [
+        ({"precision": 12, "scale": 2}, f"{DECIMAL}(2,12)"),
+        ({"precision": 12}, f"{DECIMAL}(0,12)"),
+        ({"precision": 64, "scale": 2, "connect.name": DECIMAL}, f"{DECIMAL}(2)"),
+    ],
+)
+def test_a_decimal_of_avro_itself_has_its_precision(schema: dict[str, Any], meaning: str) -> None:
+    """Beside Connect's name it is the converter's default."""
+    field = {"name": "v", "type": {"type": "bytes", "logicalType": "decimal"} | schema}
+    node = parse_avro(json.dumps({"type": "record", "name": "Value", "fields": [field]}))
+    assert isinstance(node, Record)
+    assert meaning_of(node.fields["v"]) == meaning

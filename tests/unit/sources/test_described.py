@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from headgate.config.feed import FeedSpec, parse_feed
-from headgate.formats.expressions.evaluation import is_described
+from headgate.formats.change import is_described
 from headgate.records.control import SpanPlan
 from headgate.sources.described import check_described
 from headgate.sources.preview import FormatMismatchError, Seen, _Looking

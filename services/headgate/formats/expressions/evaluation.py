@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from headgate.config.expressions import Expression, ExpressionError, Kind, columns_of, parse_expression
-from headgate.formats.change import CONNECTOR, LACKING, LACKING_NULL, ChangeError, Row
+from headgate.formats.change import CONNECTOR, LACKING, LACKING_NULL, ChangeError, Row, columns_described, is_described
 from headgate.formats.expressions.code import compile_expression
 from headgate.formats.expressions.declared import (
     DeclaredTypes,
@@ -22,7 +22,7 @@ from headgate.formats.expressions.typing import kind_of
 from headgate.formats.expressions.values import read_of_database, read_of_event, read_of_value
 from headgate.records.name_lists import shown_names
 
-__all__ = ["Evaluation", "Typed", "check_names", "is_described"]
+__all__ = ["Evaluation", "Typed", "check_names"]
 
 TYPES_MAX: Final = 256
 """Combinations of types remembered, of events without a schema. More of them would be of bad events."""
@@ -97,9 +97,9 @@ class Evaluation(Generic[T]):
             return Typed(self._by_types(types, is_null=is_null), None)
         unknown = [name for name in self.columns if name not in told]
         if unknown:
-            known = sorted(name for name in told if name and not name.startswith("\x00"))
             raise self._refused(
-                f"the event's table does not have the columns {shown_names(unknown)}. It has {shown_names(known)}"
+                f"the event's table does not have the columns {shown_names(unknown)}. It has "
+                f"{shown_names(sorted(columns_described(told)))}"
             )
         compiled = self._compiled({name: self._of_schema(name, told) for name in self.columns}, is_null=is_null)
         return Typed(self._guarded(compiled.function), compiled.kind)
@@ -188,11 +188,6 @@ class Evaluation(Generic[T]):
 
     def _refused(self, why: str) -> ChangeError:
         return ChangeError(f"{self._option}: {why}")
-
-
-def is_described(told: Mapping[str, str]) -> bool:
-    """Whether semantics have columns: those of events with a schema do."""
-    return any(name and not name.startswith("\x00") for name in told if name != CONNECTOR)
 
 
 def check_names(expression: Expression, kinds: Mapping[str, Kind], hint: str = "") -> None:
