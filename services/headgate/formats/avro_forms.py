@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from headgate.config.expressions import Kind
 from headgate.config.moments import day_of, micros_of
@@ -30,8 +30,11 @@ from headgate.formats.meaning import DECIMAL, DEPTH_MAX, PRECISION, decimal_form
 
 __all__ = ["INT32", "INT64", "AvroForm", "Encode", "encoded_number", "form_of", "form_of_computed"]
 
-Encode = Callable[[Any], bytes]
+Encode = Callable[[object], bytes]
 """The bytes of a value that is not NULL. Raises ChangeError, or another of change.DATA_ERRORS."""
+
+Schema = str | Sequence["Schema"] | Mapping[str, "str | int | Schema | None"]
+"""A type of Avro, as JSON."""
 
 FORMS_MAX: Final = 1_024
 """Meanings remembered. There are some fifty, and decimals and bits in each of their sizes."""
@@ -47,12 +50,13 @@ SCALE_MAX: Final = 2**31 - 1
 
 
 class AvroForm(NamedTuple):
-    """A type of Avro, as JSON, and how its values are written. ``bounds``: of a plain integer, which has no other form.
+    """A type of Avro, and how its values are written.
 
-    ``is_text``: values are texts, and nothing else.
+    ``bounds``: the least and the largest value, if the type is a plain integer and its values are integers.
+    ``is_text``: whether the type is a plain string and its values are texts.
     """
 
-    schema: Any
+    schema: Schema
     encode: Encode
     bounds: tuple[int, int] | None = None
     is_text: bool = False
@@ -62,7 +66,7 @@ INT32: Final = (-(2**31), 2**31 - 1)
 INT64: Final = (-(2**63), 2**63 - 1)
 
 _NUMBER_BYTES_MAX: Final = 10
-"""Of 64 bits, seven in each byte."""
+"""An encoded number has up to 64 bits, and seven of them fit into a byte."""
 
 
 def _packing(count: int) -> Callable[[int], bytes]:
@@ -73,7 +77,7 @@ def _packing(count: int) -> Callable[[int], bytes]:
 
 
 _PACKED: Final = tuple(_packing(max(1, (bits + 6) // 7)) for bits in range(7 * _NUMBER_BYTES_MAX + 1))
-"""By the number of bits."""
+"""Number of bits → the function that writes numbers with so many."""
 
 
 def encoded_number(number: int) -> bytes:
@@ -210,7 +214,7 @@ def _variable(value: object) -> bytes:
     return _integer(INT32, fields["scale"]) + _bytes(raw)
 
 
-def _fields_of(value: object, names: Sequence[str], expected: str) -> Mapping[str, Any]:
+def _fields_of(value: object, names: Sequence[str], expected: str) -> Mapping[str, object]:
     if not isinstance(value, dict):
         raise _wrong(value, expected)
     if not set(value) <= set(names):
@@ -247,8 +251,7 @@ def _record(fields: Mapping[str, Encode], expected: str, value: object) -> bytes
 
 def _sparse(value: object) -> bytes:
     fields = _fields_of(value, ("dimensions", "vector"), "a sparse vector")
-    pairs = [_pair_of(each) for each in _items_of(fields["vector"])]
-    return _integer(_INT16, fields["dimensions"]) + _array(_pair, pairs)
+    return _integer(_INT16, fields["dimensions"]) + _array(_pair, list(_items_of(fields["vector"])))
 
 
 def _items_of(value: object) -> Sequence[object]:
@@ -268,14 +271,15 @@ def _pair_of(value: object) -> tuple[object, object]:
     raise _wrong(value, "a pair of place and number")
 
 
-def _pair(pair: tuple[object, object]) -> bytes:
-    return _integer(_INT16, pair[0]) + _float("double", pair[1])
+def _pair(value: object) -> bytes:
+    place, number = _pair_of(value)
+    return _integer(_INT16, place) + _float("double", number)
 
 
 _INT16: Final = (-(2**15), 2**15 - 1)
 
 
-def _plain(schema: Any, bounds: tuple[int, int]) -> AvroForm:
+def _plain(schema: Schema, bounds: tuple[int, int]) -> AvroForm:
     return AvroForm(schema, partial(_integer, bounds), bounds)
 
 
@@ -293,11 +297,11 @@ _OF_CONNECT: Final[Mapping[str, AvroForm]] = {
 }
 """Connect's plain types. Of a map only hstore's is known: texts, or NULL."""
 
-_VERSION: Final = {"connect.version": 1}
+_VERSION: Final[dict[str, int | Schema]] = {"connect.version": 1}
 """Of every type that has a name, in Connect and in Debezium."""
 
 
-def _named(name: str, plain: str, **beside: Any) -> AvroForm:
+def _named(name: str, plain: str, **beside: int | Schema) -> AvroForm:
     """A plain type with a name."""
     form = _OF_CONNECT[plain]
     return form._replace(schema={"type": form.schema, **beside, **_VERSION, "connect.name": name})
@@ -305,12 +309,12 @@ def _named(name: str, plain: str, **beside: Any) -> AvroForm:
 
 def _struct(name: str, fields: Mapping[str, AvroForm], encode: Encode) -> AvroForm:
     namespace, _, last = name.rpartition(".")
-    listed = [
+    listed: list[Schema] = [
         {"name": field, "type": form.schema} | ({"default": None} if isinstance(form.schema, list) else {})
         for field, form in fields.items()
     ]
-    schema = {"type": "record", "name": last, "namespace": namespace, "fields": listed, **_VERSION}
-    return AvroForm(schema | {"connect.name": name}, encode)
+    schema: dict[str, int | Schema] = {"type": "record", "name": last, "namespace": namespace, "fields": listed}
+    return AvroForm(schema | _VERSION | {"connect.name": name}, encode)
 
 
 def _or_null(form: AvroForm) -> AvroForm:
@@ -322,7 +326,7 @@ def _of_fields(name: str, fields: Mapping[str, AvroForm], expected: str) -> Avro
 
 
 _WKB: Final = {"wkb": _OF_CONNECT["bytes"], "srid": _or_null(_OF_CONNECT["int32"])}
-_PAIR: Final = {
+_PAIR: Final[dict[str, Schema]] = {
     "type": "record", "name": "MapEntry", "namespace": "io.confluent.connect.avro",
     "fields": [{"name": "key", "type": _OF_CONNECT["int16"].schema}, {"name": "value", "type": "double"}],
 }  # fmt: skip
@@ -419,21 +423,29 @@ def _decimals(scale: int, precision: int | None) -> AvroForm:
     """A scale that Avro's decimals do not have is in Connect's parameters only."""
     digits = PRECISION_DEFAULT if precision is None else precision
     known = {} if precision is None else {PRECISION: str(precision)}
-    beside = {"scale": scale, "precision": digits, "logicalType": "decimal"} if 0 <= scale <= digits else {}
+    beside: dict[str, int | Schema] = {}
+    if 0 <= scale <= digits:
+        beside = {"scale": scale, "precision": digits, "logicalType": "decimal"}
     form = _named(DECIMAL, "bytes", **beside, **{"connect.parameters": {"scale": str(scale)} | known})
     return form._replace(encode=partial(_decimal, scale, digits, int(10**digits).bit_length() // 8))
 
 
-def _day(text: str) -> bytes:
-    return _integer(INT32, day_of(text))
+def _day(value: object) -> bytes:
+    return _integer(INT32, day_of(_of_text(value)))
 
 
-def _micros(text: str) -> bytes:
-    return _integer(INT64, micros_of(text, zoned=False))
+def _micros(value: object) -> bytes:
+    return _integer(INT64, micros_of(_of_text(value), zoned=False))
 
 
-def _instant(text: str) -> bytes:
-    return _text(text.replace(" ", "T").removesuffix("+00") + "Z")
+def _instant(value: object) -> bytes:
+    return _text(_of_text(value).replace(" ", "T").removesuffix("+00") + "Z")
+
+
+def _of_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise _wrong(value, "a date or a time as a text")
+    return value
 
 
 _OF_KINDS: Final[Mapping[Kind, AvroForm]] = {

@@ -4,17 +4,17 @@ The schema of keys has the key's columns, that of values all of them. Columns ou
 their default, so a column that is added, or dropped, is a compatible change for every registry.
 
 The writer is Python code that is made for the schema, as the reader of events is (avro_code.py): it takes half of
-fastavro's time, which walks the schema for each record (docs/adr/xxxx-topics-in-avro.md). The code holds no text of a
+fastavro's time, which walks the schema for each record (docs/adr/0150-topics-in-avro.md). The code holds no text of a
 schema: names are constants beside it. fastavro is what the tests compare with.
 """
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final, cast
 
 import msgspec
 
-from headgate.formats.avro_forms import AvroForm, encoded_number, form_of, form_of_computed
+from headgate.formats.avro_forms import AvroForm, Schema, encoded_number, form_of, form_of_computed
 from headgate.formats.avro_schema import TEXT_CHARACTERS_MAX
 from headgate.formats.change import COMPUTED, DATA_ERRORS, ChangeError, Row, columns_described, reason_of
 from headgate.formats.meaning import check_columns
@@ -28,7 +28,7 @@ NAMESPACE_DEFAULT: Final = "headgate"
 """Of a topic whose name has nothing but points."""
 
 _SMALL: Final = tuple(bytes((number,)) for number in range(128))
-"""Numbers of one byte."""
+"""The numbers that one byte can hold, as bytes."""
 
 Write = Callable[[bytes, Row], bytes]
 """What the record begins with, and the row → the record. Raises ChangeError."""
@@ -108,12 +108,12 @@ def row_schema(topic: str, record: str, forms: Mapping[str, AvroForm], required:
     return RowSchema(text, _Writer(forms, required))
 
 
-def _field(column: str, schema: Any, is_required: bool) -> dict[str, Any]:
-    field = {"name": column, "type": schema if is_required else ["null", schema]}
+def _field(column: str, schema: Schema, is_required: bool) -> dict[str, Schema | None]:
+    field: dict[str, Schema | None] = {"name": column, "type": schema if is_required else ["null", schema]}
     return field if is_required else field | {"default": None}
 
 
-def _once(schema: Any, met: set[str]) -> Any:
+def _once(schema: Schema, met: set[str]) -> Schema:
     """The schema with each record written out where it is first used, and named where it is used again."""
     if isinstance(schema, list):
         return [_once(each, met) for each in schema]
@@ -176,7 +176,7 @@ class _Code:
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        self._scope: dict[str, Any] = {"small": _SMALL, "number": encoded_number}
+        self._scope: dict[str, object] = {"small": _SMALL, "number": encoded_number}
 
     def line(self, text: str) -> None:
         """One line."""
@@ -185,8 +185,7 @@ class _Code:
     def compiled(self) -> Write:
         """The function."""
         exec(compile("\n".join(self._lines), "<avro writer>", "exec"), self._scope)  # noqa: S102 - no text of a schema is in it
-        write: Write = self._scope["write"]
-        return write
+        return cast("Write", self._scope["write"])
 
     def _constant(self, value: object) -> str:
         name = f"c{len(self._scope)}"

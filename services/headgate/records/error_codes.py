@@ -344,11 +344,12 @@ _ROWS: Final = (
         "schema_refused",
         Stage.SINK,
         True,
-        "the registry of a Kafka sink in Avro does not take the schema that the next changes need: it is not "
-        "compatible with the subject's last one, or the registry is read-only",
-        "the message has the subject and the registry's reason. Undo the change at the source, keep the column from "
-        "the sink with `columns`, or relax the subject's compatibility: the table continues by itself (after half an "
-        "hour of waiting: `headgate feed resume`)",
+        "the registry of a Kafka sink in Avro rejects the schema that the next changes need: it is not compatible with "
+        "the subject's last one, or the registry is read-only. Or it has another id for a schema in use, because it "
+        "was emptied or restored",
+        "the message has the subject, the reason and what to do: undo the change at the source, keep the column from "
+        "the sink with `columns`, relax the compatibility of the values' subject, or restore the registry. The table "
+        "continues by itself (after half an hour of waiting: `headgate feed resume`)",
     ),
     ErrorCode(
         "sink_column_missing",

@@ -1,4 +1,4 @@
-"""Kafka topics in Avro: the contract of their sink, and a registry that refuses, is away, and comes back."""
+"""Kafka topics in Avro: the contract of their sink, and a registry that refuses, does not respond, and comes back."""
 
 from collections.abc import Iterator
 from contextlib import closing
