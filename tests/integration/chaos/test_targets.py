@@ -26,7 +26,7 @@ from headgate_lab.chaos.capture import install_outbox
 from headgate_lab.chaos.proxy import Link, Proxies
 from headgate_lab.chaos.targets import mysql_audit, mysql_schema
 from headgate_lab.chaos.targets.mysql import MysqlTarget, audit_shop, compare_shop, make_shop
-from headgate_lab.chaos.targets.mysql_audit import AuditError, commit_times, read_entries
+from headgate_lab.chaos.targets.mysql_audit import AuditError, commit_times, read_entries, unnoted_commits
 from headgate_lab.demo.audit import Entry, FindingKind
 from headgate_lab.demo.audit_triggers import install_source_audit
 from headgate_lab.demo.load import Writer
@@ -219,6 +219,24 @@ def test_rows_that_were_copied_are_seen_as_such(shop: Shop) -> None:
                 )
             )
     assert [one.is_copied for one in list(entries(shop))[before:]] == [True] * 10
+    assert shop.findings() == {}
+
+
+def test_the_commit_of_a_batch_that_is_tried_in_parts_is_noted(shop: Shop) -> None:
+    """MariaDB forgets what a transaction wrote before it was rolled back to a savepoint."""
+    claim = shop.claim(FIRST)
+    shop.renewed("good")
+    last = shop.source.execute("SELECT key::text, row::text FROM capture.outbox ORDER BY id DESC LIMIT 1").fetchone()
+    assert last is not None
+    begin = shop.applied[CUSTOMERS.full_name]
+    good, bad = change(begin, *last), change(begin + 1, *last)
+    assert bad.row is not None
+    bad.row["credit"] = "much"
+    with closing(shop.sink.writer()) as writer:
+        applied = writer.apply(ChangeBatch(claim, {0: OffsetRange(begin, begin + 2)}, [good, bad]))
+    assert applied.positions == {0: begin + 1}, "it was tried in parts"
+    with closing(mariadb_connect(shop.target_url)) as target:
+        assert unnoted_commits(target)[1] == 0
     assert shop.findings() == {}
 
 
