@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from fixtures.capture import Sources
@@ -36,6 +37,18 @@ def cluster(sources: Sources, monkeypatch: pytest.MonkeyPatch, spark_jars: tuple
     log = open_log(settings)
     yield log
     log.close()
+
+
+@pytest.fixture
+def role(postgres_database: str) -> Iterator[str]:
+    """Of PostgreSQL, for one test: roles are the server's, so it is dropped with all it has in the test's database."""
+    name = f"{postgres_database.rpartition('/')[2]}_role"
+    with psycopg.connect(postgres_database, autocommit=True) as session:
+        session.execute(f"CREATE ROLE {name}")
+    yield name
+    with psycopg.connect(postgres_database, autocommit=True) as session:
+        session.execute(f"DROP OWNED BY {name} CASCADE")
+        session.execute(f"DROP ROLE {name}")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""PostgreSQL: a cut-over sees the table's last changes by a publication, so that must have all of them."""
+"""PostgreSQL: the topic and a cut-over have what publications have, so each one of the table must have all changes."""
 
 from contextlib import closing
 from pathlib import Path
@@ -8,6 +8,8 @@ import psycopg
 import pytest
 
 from headgate.migration.strategies.contract import RefusedError
+from headgate.migration.strategies.online.way_back import plan_back
+from headgate.migration.strategies.postgresql.lane import check_needed
 from integration.migration.played import Played, delete, played, upsert
 
 pytestmark = pytest.mark.integration
@@ -20,7 +22,6 @@ IN_PART = (
     "CREATE PUBLICATION a_part FOR TABLE items WHERE (id < 3)",
     "CREATE PUBLICATION a_part FOR ALL TABLES WITH (publish = 'insert, update')",
 )
-"""The first publication by name."""
 
 
 @pytest.fixture
@@ -38,34 +39,88 @@ def run(url: str, *statements: str) -> None:
 
 
 @pytest.mark.parametrize("publication", IN_PART)
-def test_the_last_changes_are_seen_by_a_publication_of_all(
-    url: str, tmp_path: Path, publication: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("others", [(), ("CREATE PUBLICATION captured FOR TABLE items",)])
+def test_a_table_that_any_publication_has_in_part_is_refused(
+    url: str, tmp_path: Path, publication: str, others: tuple[str, ...]
 ) -> None:
-    run(url, publication, "CREATE PUBLICATION captured FOR TABLE items (id)")
-    with played(url, tmp_path, ADD) as change:
-        touched = change.followed()
-        compare = touched.compare
-
-        def behind_the_mark(*given: Any) -> None:
-            compare(*given)
-            change.run(
-                "UPDATE items SET v = 50 WHERE id = 5",
-                "INSERT INTO items VALUES (6, 60)",
-                "DELETE FROM items WHERE id = 4",
-            )
-            change.late(upsert({"id": 5}, v=50), upsert({"id": 6}, v=60), delete({"id": 4}))
-
-        monkeypatch.setattr(touched, "compare", behind_the_mark)
-        change.cut_over(touched)
-        assert rows(change) == [(1, 1), (2, 2), (3, 3), (5, 50), (6, 60)]
-
-
-@pytest.mark.parametrize("publication", IN_PART)
-def test_a_table_that_is_published_in_part_only_is_refused(url: str, tmp_path: Path, publication: str) -> None:
-    run(url, publication)
-    found = "publication a_part leaves out .*(insert|update|delete|rows that are not)"
-    with closing(Played(url, tmp_path, ADD)) as change, pytest.raises(RefusedError, match=found):
+    """Which one the connector reads is not known."""
+    run(url, publication, *others)
+    found = r"publication a_part leaves out .*(insert|update|delete|rows \(it has a WHERE\)).*use strategy direct"
+    with closing(Played(url, tmp_path, ADD)) as change, pytest.raises(RefusedError, match=found) as refused:
         change.make()
+    assert "id <" not in str(refused.value), "a condition has values of rows"
+
+
+def test_a_row_filter_that_a_whole_schema_overrides(url: str, tmp_path: Path) -> None:
+    run(url, "CREATE PUBLICATION captured FOR TABLE items WHERE (id < 3), TABLES IN SCHEMA public")
+    with played(url, tmp_path, ADD) as change:
+        cut_over_beside_writes(change)
+
+
+@pytest.mark.parametrize("publication", ["FOR ALL TABLES", "FOR TABLES IN SCHEMA public", "FOR TABLE items"])
+def test_the_last_changes_are_seen_by_a_publication(url: str, tmp_path: Path, publication: str) -> None:
+    run(url, f"CREATE PUBLICATION captured {publication}")
+    with played(url, tmp_path, ADD) as change:
+        cut_over_beside_writes(change)
+
+
+def cut_over_beside_writes(change: Played) -> None:
+    touched = change.followed()
+    compare = touched.compare
+
+    def behind_the_mark(*given: Any) -> None:
+        compare(*given)
+        change.run(
+            "UPDATE items SET v = 50 WHERE id = 5", "INSERT INTO items VALUES (6, 60)", "DELETE FROM items WHERE id = 4"
+        )
+        change.late(upsert({"id": 5}, v=50), upsert({"id": 6}, v=60), delete({"id": 4}))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(touched, "compare", behind_the_mark)
+        change.cut_over(touched)
+    assert rows(change) == [(1, 1), (2, 2), (3, 3), (5, 50), (6, 60)]
+
+
+def test_a_publication_that_took_the_place_of_the_one_at_the_submission(url: str, tmp_path: Path) -> None:
+    run(url, "CREATE PUBLICATION captured FOR TABLE items")
+    with played(url, tmp_path, ADD) as change:
+        run(url, "CREATE PUBLICATION other FOR TABLE items", "DROP PUBLICATION captured")
+        cut_over_beside_writes(change)
+
+
+def test_a_table_without_a_publication_by_the_time_of_the_cut_over(url: str, tmp_path: Path) -> None:
+    run(url, "CREATE PUBLICATION captured FOR TABLE items")
+    with played(url, tmp_path, ADD) as change:
+        run(url, "DROP PUBLICATION captured")
+        with pytest.raises(RefusedError, match="items is in no publication"):
+            change.cut_over()
+        assert not change.is_changed
+
+
+LISTS = [("(id, n)", "DROP COLUMN n"), ("(n)", "DROP COLUMN n"), ("WHERE (n > 3)", "RENAME COLUMN n TO m")]
+
+
+@pytest.mark.parametrize(("part", "alter"), LISTS)
+@pytest.mark.parametrize("is_locked", [False, True])
+def test_a_column_that_a_publication_needs_by_the_time_of_the_cut_over(
+    url: str, tmp_path: Path, part: str, alter: str, monkeypatch: pytest.MonkeyPatch, *, is_locked: bool
+) -> None:
+    """The copy would be published with fewer columns, or with all of them."""
+    run(
+        url,
+        "ALTER TABLE items ADD COLUMN n int",
+        "ALTER TABLE items REPLICA IDENTITY FULL",
+        "CREATE PUBLICATION captured FOR TABLE items",
+    )
+    with played(url, tmp_path, alter) as change:
+        touched, found = change.followed(), r"in publication p needs column n|publication p leaves out rows"
+        if is_locked:
+            monkeypatch.setattr(touched, "compare", lambda *_: run(url, f"CREATE PUBLICATION p FOR TABLE items {part}"))
+        else:
+            run(url, f"CREATE PUBLICATION p FOR TABLE items {part}")
+        with pytest.raises(RefusedError, match=found):
+            change.cut_over(touched)
+        assert not change.is_changed
 
 
 def test_a_publication_that_leaves_changes_out_by_the_time_of_the_cut_over(url: str, tmp_path: Path) -> None:
@@ -78,6 +133,18 @@ def test_a_publication_that_leaves_changes_out_by_the_time_of_the_cut_over(url: 
         run(url, "ALTER PUBLICATION captured SET (publish = 'insert, update, delete')")
         change.cut_over()
         assert change.is_changed
+
+
+def test_a_new_column_that_a_publication_lists_is_not_reverted(url: str, tmp_path: Path) -> None:
+    run(url, "CREATE PUBLICATION captured FOR TABLE items")
+    with played(url, tmp_path, ADD) as change:
+        change.cut_over()
+        run(url, "CREATE PUBLICATION p FOR TABLE items (id, extra)")
+        with change.server.sessions.asking() as session:
+            now = change.server.described(session, "public", "items")
+            back = plan_back(change.plan, now)
+            with pytest.raises(RefusedError, match="in publication p needs column extra"):
+                check_needed(session, back.plan, is_back=True)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
 """Values are copied whole, whatever a server's, a database's or a user's own settings do to texts and to SELECT."""
 
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from fixtures.installed_postgres import installed_server
 from fixtures.services import mariadb_execute
-from integration.migration.played import Played, played
+from headgate.databases.mysql.session import MysqlSession, open_session
+from integration.migration.played import played
 
 pytestmark = pytest.mark.integration
 
@@ -28,8 +31,13 @@ BINARY = (
 )
 
 
-def test_postgresql(postgres_database: str, tmp_path: Path) -> None:
-    with psycopg.connect(postgres_database, autocommit=True) as server:
+def test_postgresql(tmp_path: Path) -> None:
+    with installed_server("libxml", logical=True) as installed:
+        check_postgresql(installed.dsn(), tmp_path)
+
+
+def check_postgresql(url: str, tmp_path: Path) -> None:
+    with psycopg.connect(url, autocommit=True) as server:
         server.execute(
             "CREATE TABLE items (id int PRIMARY KEY, r real, d float8, ar float8[], p point, b bytea, iv interval, "
             "dt date, tz timestamptz, x xml)"
@@ -40,7 +48,7 @@ def test_postgresql(postgres_database: str, tmp_path: Path) -> None:
         for setting in SETTINGS:
             server.execute(f'ALTER DATABASE "{server.info.dbname}" SET {setting}')
         before = server.execute(BINARY).fetchall()
-        with played(postgres_database, tmp_path, "ADD COLUMN extra int DEFAULT 7") as change:
+        with played(url, tmp_path, "ADD COLUMN extra int DEFAULT 7") as change:
             change.cut_over()
         assert server.execute(BINARY).fetchall() == before
 
@@ -48,15 +56,15 @@ def test_postgresql(postgres_database: str, tmp_path: Path) -> None:
 def test_mariadb(mariadb_url: str, mariadb_database: str, tmp_path: Path) -> None:
     mariadb_execute(mariadb_database, "CREATE TABLE items (id int PRIMARY KEY, a int, b int, c int, d int)")
     mariadb_execute(mariadb_database, "INSERT INTO items SELECT seq, seq, seq, seq, seq FROM seq_1_to_9")
-    mariadb_execute(mariadb_url, "SET GLOBAL sql_select_limit = 2")
+    mariadb_execute(mariadb_url, "SET GLOBAL sql_select_limit = 0")
     try:
         with played(mariadb_database, tmp_path, "ADD COLUMN extra int DEFAULT 7") as change:
-            mariadb_execute(mariadb_url, "SET GLOBAL sql_select_limit = DEFAULT")
             change.cut_over()
-            assert rows(change) == [(number, number, 7) for number in range(1, 10)]
+            # A silent session is asked for by a second one, which must see it.
+            with closing(open_session(change.server.sessions.target, MysqlSession, silence_seconds=1)) as silent:
+                assert silent.execute("SELECT SLEEP(3) FROM DUAL")
+            mariadb_execute(mariadb_url, "SET GLOBAL sql_select_limit = DEFAULT")
+            found = change.run("SELECT id, d, extra FROM items ORDER BY id")
+            assert found == [(number, number, 7) for number in range(1, 10)]
     finally:
         mariadb_execute(mariadb_url, "SET GLOBAL sql_select_limit = DEFAULT")
-
-
-def rows(change: Played) -> list[tuple[object, ...]]:
-    return change.run("SELECT id, d, extra FROM items ORDER BY id")

@@ -1,15 +1,17 @@
 """PostgreSQL: what an empty copy lacks of a table is carried over, or the change is refused at its submission."""
 
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from headgate.databases.postgresql import sql
+from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.fingerprint import Facts
-from headgate.migration.strategies.postgresql.fingerprint import facts_of
+from headgate.migration.strategies.postgresql.fingerprint import facts_of, needing_column
 from integration.migration.played import Played, played
 
 pytestmark = pytest.mark.integration
@@ -81,12 +83,37 @@ REFUSED: dict[str, tuple[str, tuple[str, ...], str]] = {
     "dropped column in a publication's condition": (
         "DROP COLUMN n",
         ("ALTER TABLE items REPLICA IDENTITY FULL", "CREATE PUBLICATION part FOR TABLE items WHERE (n > 3)"),
-        "in publication part needs column n",
+        "publication part leaves out rows|in publication part needs column n",
     ),
     "renamed column in a publication's condition": (
         "RENAME COLUMN n TO m",
         ("ALTER TABLE items REPLICA IDENTITY FULL", "CREATE PUBLICATION part FOR TABLE items WHERE (n > 3)"),
-        "in publication part needs column n",
+        "publication part leaves out rows|in publication part needs column n",
+    ),
+    "rights of another grantor on an identity's sequence": (
+        ADD,
+        (
+            f"GRANT USAGE ON SEQUENCE items_k_seq TO {ROLE} WITH GRANT OPTION",
+            f"SET ROLE {ROLE}",
+            "GRANT USAGE ON SEQUENCE items_k_seq TO pg_monitor",
+            "RESET ROLE",
+        ),
+        "rights on it were granted by .*_role",
+    ),
+    "sequence of a dropped column that the statement uses": (
+        "DROP COLUMN c, ADD COLUMN e int DEFAULT nextval('public.items_c_seq')",
+        (),
+        "column e takes numbers of sequence items_c_seq, which belongs to the old table",
+    ),
+    "sequence of an identity that another column uses": (
+        ADD,
+        ("ALTER TABLE items ALTER a SET DEFAULT nextval('items_k_seq')",),
+        "column a takes numbers of sequence items_k_seq, which belongs to the old table",
+    ),
+    "sequence of an identity that a constraint uses": (
+        ADD,
+        ("ALTER TABLE items ADD CHECK (a < nextval('items_k_seq'))",),
+        "a constraint takes numbers of sequence items_k_seq, which belongs to the old table",
     ),
     "sequence of a dropped column that another table uses": (
         "DROP COLUMN c",
@@ -96,22 +123,32 @@ REFUSED: dict[str, tuple[str, tuple[str, ...], str]] = {
 }
 
 
-def made(url: str, *statements: str) -> str:
-    database = url.rpartition("/")[2]
-    role = f"{database}_role"
-    with psycopg.connect(url, autocommit=True) as session:
-        session.execute(f"CREATE ROLE {role}")
-        for statement in (TABLE, ROWS, *statements):
-            session.execute(statement.replace(ROLE, role).replace("{database}", f'"{database}"'))
-        session.execute("CREATE PUBLICATION captured FOR TABLE items")
-    return role
+@dataclass
+class Database:
+    """An empty one, and a role of the test's own."""
+
+    url: str
+    role: str
+
+    def made(self, *statements: str) -> str:
+        """The role, once the table is there and the statements have run."""
+        with psycopg.connect(self.url, autocommit=True) as session:
+            for statement in (TABLE, ROWS, *statements):
+                session.execute(statement.replace(ROLE, self.role))
+            session.execute("CREATE PUBLICATION captured FOR TABLE items")
+        return self.role
+
+
+@pytest.fixture
+def database(postgres_database: str, role: str) -> Database:
+    return Database(postgres_database, role)
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_it_is_refused_at_the_submission(postgres_database: str, tmp_path: Path, case: str) -> None:
+def test_it_is_refused_at_the_submission(database: Database, tmp_path: Path, case: str) -> None:
     change, statements, why = REFUSED[case]
-    made(postgres_database, *statements)
-    with closing(Played(postgres_database, tmp_path, change)) as asked, pytest.raises(RefusedError, match=why):
+    database.made(*statements)
+    with closing(Played(database.url, tmp_path, change)) as asked, pytest.raises(RefusedError, match=why):
         asked.make()
     assert asked.run("SELECT count(*) FROM pg_class WHERE relname LIKE '%\\_hg%'") == [(0,)]
 
@@ -121,10 +158,9 @@ def facts(change: Played) -> Facts:
         return facts_of(session, sql.Identifier("public", "items"))
 
 
-def test_rights_on_table_and_sequences_are_carried_over(postgres_database: str, tmp_path: Path) -> None:
+def test_rights_on_table_and_sequences_are_carried_over(database: Database, tmp_path: Path) -> None:
     """The owner's own too, where it has given some up. Default privileges give the copy's sequence other ones."""
-    role = made(
-        postgres_database,
+    role = database.made(
         "REVOKE DELETE, TRUNCATE ON items FROM CURRENT_USER",
         "GRANT USAGE ON SEQUENCE items_k_seq TO pg_read_all_stats WITH GRANT OPTION",
         "ALTER DEFAULT PRIVILEGES GRANT UPDATE ON SEQUENCES TO pg_monitor",
@@ -134,33 +170,91 @@ def test_rights_on_table_and_sequences_are_carried_over(postgres_database: str, 
         f"ALTER TABLE items OWNER TO {ROLE}",
         f"REVOKE INSERT ON items FROM {ROLE}",
     )
-    with played(postgres_database, tmp_path, "RENAME COLUMN k TO j") as change:
+    with played(database.url, tmp_path, "RENAME COLUMN k TO j") as change:
         before = facts(change)
         change.cut_over()
         gone, new = before - facts(change), facts(change) - before
         assert {fact.aspect for fact in gone | new} == {"columns", "column", "identity", "sequence grant"}
         assert [fact for fact in new if fact.subject == "pg_monitor"] == [], "default privileges gave the copy that"
-        assert [(f.subject, f.text, f.column) for f in new if f.aspect == "sequence grant"] == [
-            ("pg_read_all_stats", "USAGE WITH GRANT OPTION", "j")
-        ]
+        assert [
+            (f.subject, f.text, f.column) for f in new if f.aspect == "sequence grant" and f.subject != "its owner"
+        ] == [("pg_read_all_stats", "USAGE WITH GRANT OPTION", "j")]
         assert change.run(
             "SELECT DISTINCT pg_get_userbyid(stxowner) FROM pg_statistic_ext e JOIN pg_class c "
             "ON c.oid = stxrelid WHERE relname = 'items'"
         ) == [(role,)]
 
 
-def test_a_column_whose_sequence_no_other_uses_is_dropped(postgres_database: str, tmp_path: Path) -> None:
-    made(postgres_database, "CREATE PUBLICATION part FOR TABLE items (id, n)")
-    with played(postgres_database, tmp_path, "DROP COLUMN c, DROP COLUMN k, DROP COLUMN a") as change:
+def test_a_column_whose_sequence_no_other_uses_is_dropped(database: Database, tmp_path: Path) -> None:
+    database.made("CREATE PUBLICATION part FOR TABLE items (id, n)")
+    with played(database.url, tmp_path, "DROP COLUMN c, DROP COLUMN k, DROP COLUMN a") as change:
         change.cut_over()
         assert change.run("SELECT count(*) FROM items") == [(5,)]
 
 
-def test_a_new_column_has_the_sequence_rights_that_default_privileges_give(
-    postgres_database: str, tmp_path: Path
-) -> None:
-    made(postgres_database, "ALTER DEFAULT PRIVILEGES GRANT UPDATE ON SEQUENCES TO pg_monitor")
-    with played(postgres_database, tmp_path, "ADD COLUMN extra int GENERATED BY DEFAULT AS IDENTITY") as change:
+def test_a_new_column_has_the_sequence_rights_that_default_privileges_give(database: Database, tmp_path: Path) -> None:
+    database.made("ALTER DEFAULT PRIVILEGES GRANT UPDATE ON SEQUENCES TO pg_monitor")
+    with played(database.url, tmp_path, "ADD COLUMN extra int GENERATED BY DEFAULT AS IDENTITY") as change:
         change.cut_over()
         found = [(f.subject, f.text, f.column) for f in facts(change) if f.aspect == "sequence grant"]
-        assert found == [("pg_monitor", "UPDATE", "extra")]
+        assert ("pg_monitor", "UPDATE", "extra") in found
+
+
+DEFAULTS = "ALTER DEFAULT PRIVILEGES GRANT UPDATE ON SEQUENCES TO pg_monitor"
+OWN = [("its owner", right) for right in ("SELECT", "UPDATE", "USAGE")]
+
+
+@pytest.mark.parametrize("column", ["n", "c"])
+def test_an_identity_of_a_column_that_had_none(database: Database, tmp_path: Path, column: str) -> None:
+    database.made(DEFAULTS)
+    change = f"ALTER {column} DROP DEFAULT, ALTER {column} ADD GENERATED BY DEFAULT AS IDENTITY"
+    with played(database.url, tmp_path, change) as asked:
+        asked.cut_over()
+        assert rights(asked, column) == [*OWN, ("pg_monitor", "UPDATE")]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_an_identity_that_is_dropped_goes_with_its_rights(database: Database, tmp_path: Path, *, is_late: bool) -> None:
+    grant = "GRANT USAGE ON SEQUENCE items_k_seq TO pg_monitor"
+    database.made(*(() if is_late else (grant,)))
+    with played(database.url, tmp_path, "ALTER k DROP IDENTITY") as asked:
+        if is_late:
+            asked.run(grant)
+        asked.cut_over()
+        assert asked.is_changed
+        assert rights(asked, "k") == []
+
+
+def test_a_right_on_a_sequence_that_the_owner_gave_up(database: Database, tmp_path: Path) -> None:
+    database.made("REVOKE UPDATE ON SEQUENCE items_k_seq FROM CURRENT_USER")
+    with played(database.url, tmp_path, ADD) as asked:
+        asked.cut_over()
+        assert rights(asked, "k") == [("its owner", "SELECT"), ("its owner", "USAGE")]
+
+
+def test_the_sequence_of_a_new_identity_of_another_owner(database: Database, tmp_path: Path) -> None:
+    """The copy is made by another user, whose default privileges are used."""
+    database.made(
+        f"ALTER DEFAULT PRIVILEGES GRANT UPDATE ON SEQUENCES TO {ROLE}",
+        f"GRANT CREATE ON SCHEMA public TO {ROLE}",
+        f"ALTER TABLE items OWNER TO {ROLE}",
+    )
+    with played(database.url, tmp_path, "ADD COLUMN e int GENERATED BY DEFAULT AS IDENTITY") as asked:
+        asked.cut_over()
+        assert rights(asked, "e") == OWN
+
+
+def test_a_renamed_column_that_a_publication_lists_and_filters_by_another(database: Database) -> None:
+    database.made(
+        "CREATE PUBLICATION part FOR TABLE items (id, n) WHERE (id > 3)",
+        "CREATE PUBLICATION same FOR TABLE items (id, n) WHERE (id > 3 AND id < 9)",
+    )
+    with BoundedConnection.connect(database.url) as session:
+        items = sql.Identifier("public", "items")
+        assert needing_column(session, items, [], ["n"]) == []
+        assert [column for column, _ in needing_column(session, items, [], ["id"])] == ["id", "id"]
+
+
+def rights(change: Played, column: str) -> list[tuple[str, str]]:
+    found = (fact for fact in facts(change) if fact.aspect == "sequence grant" and fact.column == column)
+    return sorted((fact.subject, fact.text) for fact in found)

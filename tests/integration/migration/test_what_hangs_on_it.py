@@ -20,7 +20,8 @@ SET_UP = (
     "ALTER TABLE items SET (fillfactor = 70, autovacuum_enabled = false, toast.autovacuum_vacuum_scale_factor = 0.2)",
     "INSERT INTO items VALUES (1, 1, 'a', 'x'), (2, 2, 'b', 'y')",
     "CREATE PUBLICATION captured FOR TABLE items",
-    "CREATE PUBLICATION part FOR TABLE items (id, v) WHERE (v > 0)",
+    "CREATE PUBLICATION part FOR TABLE items (id, v)",
+    "CREATE PUBLICATION overridden FOR TABLE items WHERE (v > 0), TABLES IN SCHEMA public",
     "COMMENT ON TABLE items IS 'the shop''s'",
     "COMMENT ON COLUMN items.note IS 'a note'",
     "ALTER TABLE items ALTER COLUMN note SET STATISTICS 500, ALTER COLUMN v SET (n_distinct = -0.5)",
@@ -37,10 +38,8 @@ SET_UP = (
 
 
 @pytest.fixture
-def url(postgres_database: str) -> str:
-    role = postgres_database.rpartition("/")[2] + "_role"
+def url(postgres_database: str, role: str) -> str:
     with psycopg.connect(postgres_database, autocommit=True) as session:
-        session.execute(f"CREATE ROLE {role}")
         for statement in SET_UP:
             session.execute(statement.format(role=role))
     return postgres_database

@@ -1,5 +1,6 @@
 """What a change may do to a table's facts: what its statement says, and nothing else."""
 
+import msgspec
 import pytest
 
 from headgate.migration.strategies.contract import RefusedError
@@ -15,6 +16,7 @@ from headgate.migration.strategies.fingerprint import (
     wanted,
 )
 from headgate.migration.strategies.mariadb.fingerprint import facts_of
+from headgate.migration.strategies.postgresql.fingerprint import check_changed
 from headgate.migration.strategies.postgresql.names import paired
 
 FORMED = frozenset({"column"})
@@ -88,3 +90,41 @@ def test_what_a_copy_has_is_called_by_kind_and_definition_in_order() -> None:
     given = [Named("index", "UNIQUE btree (a)", "first"), Named("index", "UNIQUE btree (a)", "second")]
     given += [Named("index", "CHECK (a > 0)", "another kind"), Named("constraint", "CHECK (a > 0)", "positive")]
     assert [new for _, new in paired(copy, given)] == ["first", "second", "positive"]
+
+
+K, J = Fact("identity", "k", "integer"), Fact("identity", "j", "integer")
+ON_K, ON_J = Fact("sequence grant", "bob", "USAGE", "k"), Fact("sequence grant", "bob", "USAGE", "j")
+STORED = b'{"removed": [], "added": [{"aspect": "identity", "subject": "e", "text": "integer", "column": ""}]}'
+"""What a version that did not read rights on sequences has stored with a migration."""
+
+
+def test_a_change_that_an_earlier_version_has_stored_says_nothing_of_sequences() -> None:
+    change = msgspec.json.decode(STORED, type=FormChange)
+    new = Fact("identity", "e", "integer")
+    after = facts(K, ON_K, new, Fact("sequence grant", "its owner", "USAGE", "e"))
+    check_changed(facts(K, ON_K), after, change, {"k": "k"})
+    with pytest.raises(RefusedError, match=r"would have sequence grant its owner \(e\) USAGE"):
+        check_changed(facts(K, ON_K), after, msgspec.structs.replace(change, knows_sequences=True), {"k": "k"})
+
+
+def test_rights_on_the_sequence_of_an_identity_that_is_dropped_go_with_it() -> None:
+    check_changed(facts(K, ON_K), facts(), FormChange(removed=(K,), knows_sequences=True), {"k": "k"})
+
+
+def test_rights_on_a_sequence_are_kept_if_its_column_is_renamed() -> None:
+    change = FormChange((K,), (J,), knows_sequences=True)
+    check_changed(facts(K, ON_K), facts(J, ON_J), change, {"k": "j"})
+    with pytest.raises(RefusedError, match="would lack sequence grant bob"):
+        check_changed(facts(K, ON_K), facts(J), change, {"k": "j"})
+
+
+def test_on_the_way_back_a_column_that_only_the_old_table_has_is_as_it_was() -> None:
+    check_changed(facts(), facts(K, ON_K, Fact("column grant", "bob", "SELECT", "k")), None, {"id": "id"})
+
+
+def test_on_the_way_back_rights_are_those_of_a_sequence_that_both_tables_have() -> None:
+    check_changed(facts(J, ON_J), facts(K, ON_K), None, {"j": "k"})
+    with pytest.raises(RefusedError, match="would lack sequence grant bob"):
+        check_changed(facts(J, ON_J), facts(K), None, {"j": "k"})
+    check_changed(facts(), facts(K, ON_K), None, {"k": "k"})
+    check_changed(facts(K, ON_K), facts(), None, {"k": "k"})

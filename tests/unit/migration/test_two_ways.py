@@ -40,6 +40,7 @@ ALIKE = {
         ("boolean", "character(4)"),
         ("numeric(8,0)", "character(1)"),
         ("numeric", "character varying(1)"),
+        ("numeric(3,-2)", "character varying(3)"),
     ],
 }
 OTHERWISE = {

@@ -159,7 +159,7 @@ def open_session(
         with wire.cursor() as cursor:
             cursor.execute("SELECT VERSION(), CONNECTION_ID()")
             ((version, number),) = cursor.fetchall()
-            for setting in (_WHOLE, *settings):
+            for setting in settings:
                 cursor.execute(setting)
         wire.watch(partial(_is_at_work, target, int(number)), silence_seconds)
     except BaseException as error:
@@ -192,6 +192,7 @@ def _open(target: Target, *, counts_found: bool = False) -> Wire:
             local_infile=address.bulk == "load",
             client_flag=CLIENT.FOUND_ROWS if counts_found else 0,
             program_name="headgate",
+            init_command=_WHOLE,
             **options,
         )
     except pymysql.Error as error:

@@ -40,7 +40,8 @@ class FormChange(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a statement does: facts that hold no more, and facts that hold from then on.
 
     ``names`` are those that the server's own ALTER would leave, ``names_before`` those of the table before.
-    ``restarted``: columns whose sequence the statement puts somewhere else.
+    ``restarted``: columns whose sequence the statement puts somewhere else. ``knows_sequences``: rights on sequences
+    are among the facts; an earlier version has stored a change without them.
     """
 
     removed: tuple[Fact, ...] = ()
@@ -48,6 +49,7 @@ class FormChange(msgspec.Struct, frozen=True, omit_defaults=True):
     names: tuple[Named, ...] = ()
     names_before: tuple[Named, ...] = ()
     restarted: tuple[str, ...] = ()
+    knows_sequences: bool = False
 
 
 def change_between(before: Facts, after: Facts) -> FormChange:

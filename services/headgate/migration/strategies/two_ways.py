@@ -120,10 +120,10 @@ def converts_alike(
 def _shortest(text: str) -> float:
     """How long every value is at least in a text or in bytes: one that never fits is cut by the copy, not by the feed.
 
-    A ``binary(n)`` always has n bytes.
+    A ``binary(n)`` always has n bytes. PostgreSQL's NaN, which fits anywhere, is not counted as a value here.
     """
     name, numbers = _parts(text)
-    if name in ("decimal", "numeric") and len(numbers) > 1 and numbers[1]:
+    if name in ("decimal", "numeric") and len(numbers) > 1 and numbers[1] > 0:
         return len("0.") + numbers[1]
     return numbers[0] if name == "binary" and numbers else _SHORTEST.get(name, 0)
 
@@ -139,7 +139,7 @@ def _longest(text: str) -> float:
 def _parts(text: str) -> tuple[str, list[int]]:
     """A type's bare name, and the numbers in brackets."""
     name, _, rest = text.lower().partition("(")
-    return name.strip(), [int(number) for number in re.findall(r"[0-9]+", rest.partition(")")[0])]
+    return name.strip(), [int(number) for number in re.findall(r"-?[0-9]+", rest.partition(")")[0])]
 
 
 def _family(text: str, families: dict[str, str]) -> str:

@@ -1,8 +1,9 @@
 """Whether a table of PostgreSQL can be changed by strategy online: all changes of its rows are published.
 
-The cut-over asks the server for the table's last changes by one of its publications. One that leaves changes out would
-hide them: they would be missing in the copy if they came last. Whether a connector reads a publication is not asked
-here: a mark shows it, once the migration runs.
+The cut-over asks the server for the table's last changes by one of its publications, and a connector sends those of
+the publication that it reads. Which one that is, is not known here. So none that has the table may leave changes out:
+they would be missing in the copy if they came last, or on the topic at any time. Whether a connector reads one at all
+is not asked here: a mark shows it, once the migration runs.
 """
 
 from collections.abc import Sequence
@@ -10,20 +11,24 @@ from typing import Final
 
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.migration.strategies.contract import RefusedError, Table
-from headgate.migration.strategies.postgresql.handover import published_parts
+from headgate.migration.strategies.postgresql.handover import has_parts, published_parts
 
-__all__ = ["check_capture", "check_published"]
+__all__ = ["check_capture", "check_published", "pick_publication"]
 
-# Those that publish every change of every row come first. The columns that one publishes do not matter here.
+# By the table's number, because clients wait while it is asked: the server's own view expands every publication. The
+# rows that a publication names for a table do not matter if it has the table's schema as well.
 _PUBLICATIONS: Final = """
-SELECT pubname, lacks FROM (SELECT p.pubname, concat_ws(', ', CASE WHEN NOT p.pubinsert THEN 'insert' END,
+SELECT p.pubname, concat_ws(', ', CASE WHEN NOT p.pubinsert THEN 'insert' END,
   CASE WHEN NOT p.pubupdate THEN 'update' END, CASE WHEN NOT p.pubdelete THEN 'delete' END,
-  'rows that are not (' || {rows} || ')') AS lacks
-FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname
-JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename
+  CASE WHEN {rows} IS NOT NULL AND NOT p.puballtables AND NOT {in_schema} THEN 'rows (it has a WHERE)' END)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace CROSS JOIN pg_publication p
 LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
-WHERE t.schemaname = %s AND t.tablename = %s) found ORDER BY lacks <> '', pubname
+WHERE n.nspname = %s AND c.relname = %s AND c.relpersistence = 'p'
+AND (p.puballtables OR r.oid IS NOT NULL OR {in_schema}) ORDER BY p.pubname
 """
+
+_IN_SCHEMA: Final = "EXISTS (SELECT FROM pg_publication_namespace WHERE pnpubid = p.oid AND pnnspid = c.relnamespace)"
+"""Whether publication ``p`` has the schema of table ``c``."""
 
 # What names a row in the event of its update or deletion: the primary key (d), an index (i), or the whole row (f).
 _IDENTITY: Final = """
@@ -34,19 +39,12 @@ WHERE nspname = %s AND relname = %s
 
 
 def check_capture(session: BoundedConnection, table: Table, markable: Sequence[str]) -> str:
-    """A publication that has all changes of the table. RefusedError: there is none, or changes name no row.
+    """See ``pick_publication``. RefusedError: changes name no row, as well.
 
     ``markable``: columns that can be updated.
     """
     where = f"table {table.schema}.{table.name}"
-    if not (published := _published(session, table)):
-        raise RefusedError(
-            f"{where} is in no publication, so no connector captures its changes: capture it with Debezium "
-            "(plugin.name=pgoutput), or use strategy direct"
-        )
-    name, lacks = next(iter(published.items()))
-    if lacks:
-        raise _partial(table, name, lacks)
+    name = pick_publication(session, table)
     if not markable:
         raise RefusedError(f"{where} has no column that can be updated, so no mark can be set: use strategy direct")
     found = session.execute(_IDENTITY, (table.schema, table.name)).fetchone()
@@ -61,21 +59,37 @@ def check_capture(session: BoundedConnection, table: Table, markable: Sequence[s
     return name
 
 
+def pick_publication(session: BoundedConnection, table: Table) -> str:
+    """A publication that has the table. RefusedError: there is none, or one of them leaves changes out."""
+    published = _published(session, table)
+    if not published:
+        raise RefusedError(
+            f"table {table.schema}.{table.name} is in no publication, so no connector captures its changes: capture it "
+            "with Debezium (plugin.name=pgoutput), or use strategy direct"
+        )
+    return published[0]
+
+
 def check_published(session: BoundedConnection, table: Table, publication: str) -> None:
-    """Raise RefusedError unless the publication has all changes of the table, now that clients wait."""
-    if lacks := _published(session, table).get(publication, "all of it"):
-        raise _partial(table, publication, lacks)
+    """Raise RefusedError unless the publication still has all changes of the table, and no other leaves some out."""
+    if publication not in _published(session, table):
+        raise RefusedError(
+            f"table {table.schema}.{table.name} was taken out of publication {publication} during the cut-over, so its "
+            "last changes cannot be seen. The table is untouched: submit the change again"
+        )
 
 
-def _published(session: BoundedConnection, table: Table) -> dict[str, str]:
-    """Publications that have the table → which of its changes they leave out."""
+def _published(session: BoundedConnection, table: Table) -> list[str]:
+    """Publications that have the table. RefusedError: one of them leaves changes out."""
     _, rows = published_parts(session)
-    query = _PUBLICATIONS.replace("{rows}", rows)
-    return {str(name): str(lacks) for name, lacks in session.execute(query, (table.schema, table.name))}
-
-
-def _partial(table: Table, name: str, lacks: str) -> RefusedError:
-    return RefusedError(
-        f"table {table.schema}.{table.name}: publication {name} leaves out {lacks}, so the last changes before a "
-        "cut-over could not be seen. Put the table into a publication of all its changes, or use strategy direct"
-    )
+    in_schema = _IN_SCHEMA if has_parts(session) else "false"
+    query = _PUBLICATIONS.replace("{rows}", rows).replace("{in_schema}", in_schema)
+    found = session.execute(query, (table.schema, table.name)).fetchall()
+    for name, lacks in found:
+        if lacks:
+            raise RefusedError(
+                f"table {table.schema}.{table.name}: publication {name} leaves out {lacks}. If the connector reads it, "
+                "changes are missing on the topic, and the copy would lack them. Make it publish all changes, take "
+                "the table out of it, or use strategy direct"
+            )
+    return [str(name) for name, _ in found]

@@ -23,7 +23,6 @@ from headgate.databases.postgresql.errors import PostgresError
 from headgate.databases.postgresql.progress import close_feed
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.migration.strategies.contract import Memory
-from headgate.migration.strategies.fingerprint import Facts, check_became, wanted
 from headgate.migration.strategies.online.lane import (
     LOCK_SHARE,
     CutOver,
@@ -39,11 +38,18 @@ from headgate.migration.strategies.online.lane import (
     without_mark,
 )
 from headgate.migration.strategies.online.lane_plan import aside_name
-from headgate.migration.strategies.postgresql.capture import check_published
+from headgate.migration.strategies.postgresql.capture import check_published, pick_publication
 from headgate.migration.strategies.postgresql.copy import table_of
-from headgate.migration.strategies.postgresql.fingerprint import FORMED, facts_of
+from headgate.migration.strategies.postgresql.fingerprint import check_changed, facts_of
 from headgate.migration.strategies.postgresql.handover import hand_over
-from headgate.migration.strategies.postgresql.lane import PostgresLane, built_as, identity, is_empty, renamed
+from headgate.migration.strategies.postgresql.lane import (
+    PostgresLane,
+    built_as,
+    check_needed,
+    identity,
+    is_empty,
+    renamed,
+)
 from headgate.migration.strategies.postgresql.sessions import named, translating
 
 __all__ = ["PostgresOnline", "open_slot", "slot_name"]
@@ -104,6 +110,8 @@ class _CutOver:
         self._lane = lane
         self._asked = asked
         self._plan, self._feed_id, self._tail, self._seconds = asked.plan, asked.feed_id, asked.tail, asked.seconds
+        self._publication = ""
+        """One that has the table, picked at each try: that of the submission may have been replaced since."""
         self._reached: dict[int, int] = {}
         """Partition → offset behind all that is known to be there."""
 
@@ -129,7 +137,7 @@ class _CutOver:
                 if differing := self._lane.among(session, plan, keys) if keys else []:
                     raise differs_at_rest(differing)
                 _wait_at_most(session, deadline - time.monotonic())
-                expected = self._expected(session)
+                before = facts_of(session, table)
                 server.claim(session, self._remembered(session))
                 if plan.row_key:
                     session.execute(sql.SQL("DROP INDEX {}").format(named(schema, plan.row_key)))
@@ -143,12 +151,7 @@ class _CutOver:
                 rename = sql.SQL("ALTER TABLE {} RENAME TO {}")
                 session.execute(rename.format(table, sql.Identifier(aside_name(held.shadow))))
                 session.execute(rename.format(shadow, sql.Identifier(name)))
-                check_became(expected, facts_of(session, table), FORMED if plan.change is None else frozenset())
-
-    def _expected(self, session: BoundedConnection) -> Facts:
-        """What the table must be after the change: what it is now, and what the statement makes of it."""
-        now, plan = facts_of(session, table_of(self._plan.held)), self._plan
-        return wanted(now, plan.change, dict(plan.plan.pairs), FORMED)
+                check_changed(before, facts_of(session, table), plan.change, dict(after.pairs))
 
     def _remembered(self, session: BoundedConnection) -> Memory:
         """With where the changes of the new table begin, and which table that is."""
@@ -164,18 +167,22 @@ class _CutOver:
         found = identity(session, before)
         now = self._lane.server.described(session, before.schema, before.name)
         check_same(before, self._asked.built, now, built_as(found))
-        check_published(session, before, self._plan.publication)
+        check_published(session, before, self._publication)
+        check_needed(session, self._plan.plan, is_back=self._plan.is_back)
 
     @contextmanager
     def _slot(self) -> Iterator["_Slot"]:
         """A replication slot that ends with its session."""
         server = self._lane.server
         with server.sessions.part() as session:
+            with translating("asking how the table is captured"):
+                self._publication = pick_publication(session, self._plan.held.before)
+                check_needed(session, self._plan.plan, is_back=self._plan.is_back)
             with translating("opening a temporary replication slot"):
                 name = slot_name(session, server.mark)
                 found = identity(session, self._plan.held.before)
                 open_slot(session, name)
-            yield _Slot(session, name, self._plan.publication, 0 if found is None else found[0])
+            yield _Slot(session, name, self._publication, 0 if found is None else found[0])
 
     def _catch_up(self, slot: "_Slot") -> None:
         """Wait, while no client is held up, until marks are in the copy.

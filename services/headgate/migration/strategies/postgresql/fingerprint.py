@@ -1,14 +1,26 @@
 """A table's facts in PostgreSQL's catalogue. Its own name, and names of its indexes, are not among them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from headgate.databases.postgresql import sql
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
-from headgate.migration.strategies.fingerprint import Fact, Facts
+from headgate.migration.strategies.contract import RefusedError, Table
+from headgate.migration.strategies.fingerprint import Fact, Facts, FormChange, check_became, wanted
 from headgate.migration.strategies.postgresql.handover import published_parts
+from headgate.migration.strategies.postgresql.sessions import named
 
-__all__ = ["CARRIED", "FORMED", "SEQUENCE_GRANT", "facts_of", "hanging_on", "needing_column"]
+__all__ = [
+    "CARRIED",
+    "FORMED",
+    "SEQUENCE_GRANT",
+    "check_changed",
+    "check_numbers",
+    "facts_of",
+    "hanging_on",
+    "identities",
+    "needing_column",
+]
 
 FORMED: Final = frozenset(
     {"columns", "column", "identity", "constraint", "index", "statistics", "storage parameters", "table comment"}
@@ -19,7 +31,7 @@ CARRIED: Final = FORMED | {"kind", "tablespace"}
 """Aspects that an empty copy must have of itself: nothing gives them to it later."""
 
 SEQUENCE_GRANT: Final = "sequence grant"
-"""A right on the sequence of an identity column, of others than its owner."""
+"""A right on the sequence of an identity column. The owner of the sequence is called "its owner"."""
 
 _FACTS: Final = """
 SELECT 'columns', '', string_agg(attname, ', ' ORDER BY attnum), '' FROM pg_attribute
@@ -73,12 +85,14 @@ FROM pg_class, aclexplode(coalesce(relacl, acldefault('r', relowner))) WHERE oid
 UNION ALL SELECT 'column grant', CASE grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(grantee) END,
   privilege_type || CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END, attname
 FROM pg_attribute, aclexplode(attacl) WHERE attrelid = %(oid)s AND NOT attisdropped
-UNION ALL SELECT 'sequence grant', CASE grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(grantee) END,
+UNION ALL SELECT 'sequence grant',
+  CASE grantee WHEN 0 THEN 'PUBLIC' WHEN s.relowner THEN 'its owner' ELSE pg_get_userbyid(grantee) END,
   privilege_type || CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END, a.attname
 FROM pg_depend d JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S'
-JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid, aclexplode(s.relacl)
+JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid,
+  aclexplode(coalesce(s.relacl, acldefault('s', s.relowner)))
 WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'i'
-AND d.refobjid = %(oid)s AND grantee <> s.relowner
+AND d.refobjid = %(oid)s
 UNION ALL SELECT 'row security', '', concat_ws(' ', 'enabled', CASE WHEN relforcerowsecurity THEN 'forced' END), ''
 FROM pg_class WHERE oid = %(oid)s AND (relrowsecurity OR relforcerowsecurity)
 UNION ALL SELECT 'replica identity', '', concat_ws(' ', relreplident::text, (SELECT i.relname FROM pg_index x
@@ -128,7 +142,8 @@ ORDER BY 1
 """
 
 # Whatever keeps the server from dropping a column, and an empty copy does not have: what publishes it, and what takes
-# numbers of its sequence. A condition on rows is a text with the column's name, so a rename is in its way as well.
+# numbers of its sequence. A condition on rows is a text with the column's name, so a rename is in its way as well. The
+# server records a publication's need of a column once for its list and once for its condition.
 _NEEDING: Final = """
 WITH lost AS (SELECT attnum, attname, attname = ANY (%(renamed)s) AS is_renamed FROM pg_attribute
   WHERE attrelid = %(oid)s AND attname = ANY (%(dropped)s || %(renamed)s) AND NOT attisdropped),
@@ -138,11 +153,27 @@ numbers AS (SELECT d.objid, attname FROM pg_depend d JOIN lost ON attnum = d.ref
 SELECT attname, pg_describe_object(d.classid, d.objid, 0) FROM pg_depend d JOIN lost ON attnum = d.refobjsubid
 JOIN pg_publication_rel r ON r.oid = d.objid
 WHERE d.classid = 'pg_publication_rel'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = %(oid)s
-AND (NOT is_renamed OR {rows} IS NOT NULL)
+AND (NOT is_renamed OR (SELECT count(*) FROM pg_depend e WHERE (e.classid, e.objid, e.refclassid, e.refobjid,
+  e.refobjsubid) = (d.classid, d.objid, d.refclassid, d.refobjid, d.refobjsubid)) >
+  CASE WHEN attnum = ANY ({columns}) THEN 1 ELSE 0 END)
 UNION SELECT attname, pg_describe_object(d.classid, d.objid, 0) FROM pg_depend d JOIN numbers n ON n.objid = d.refobjid
 WHERE d.refclassid = 'pg_class'::regclass AND d.deptype = 'n' AND NOT EXISTS (SELECT FROM pg_attrdef f
   JOIN lost ON attnum = f.adnum WHERE d.classid = 'pg_attrdef'::regclass AND f.oid = d.objid AND f.adrelid = %(oid)s)
 ORDER BY 1, 2
+"""
+
+# Of sequences that an altered copy takes numbers of: the column, if a default does; whether the sequence is in the
+# copy's schema; whether it goes with the table, whose identity it is, or whose column does not stay.
+_NUMBERS: Final = """
+SELECT coalesce(a.attname, ''), s.relname, s.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = %(copy)s),
+EXISTS (SELECT FROM pg_depend o WHERE o.classid = 'pg_class'::regclass AND o.objid = s.oid
+  AND o.refclassid = 'pg_class'::regclass AND o.refobjid = %(table)s
+  AND (o.deptype = 'i' OR (o.deptype = 'a' AND o.refobjsubid <> ALL (%(kept)s))))
+FROM pg_depend d JOIN pg_class s ON s.oid = d.refobjid AND s.relkind = 'S'
+LEFT JOIN pg_attrdef f ON d.classid = 'pg_attrdef'::regclass AND f.oid = d.objid
+LEFT JOIN pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
+WHERE d.refclassid = 'pg_class'::regclass AND (f.adrelid = %(copy)s OR (d.classid = 'pg_constraint'::regclass
+  AND EXISTS (SELECT FROM pg_constraint c WHERE c.oid = d.objid AND c.conrelid = %(copy)s))) ORDER BY 1, 2
 """
 
 
@@ -164,6 +195,53 @@ def needing_column(
 ) -> list[tuple[str, str]]:
     """Columns that cannot be dropped, or renamed in a copy, and what needs them, as the server describes it."""
     ((oid,),) = session.execute("SELECT to_regclass(%s)::oid", (table.as_string(),))
-    query = _NEEDING.replace("{rows}", published_parts(session)[1])
+    query = _NEEDING.replace("{columns}", published_parts(session)[0])
     found = session.execute(query, {"oid": oid, "dropped": [*dropped], "renamed": [*renamed]})
     return [(str(column), str(what)) for column, what in found]
+
+
+def check_numbers(session: BoundedConnection, table: Table, copy: sql.Identifier, kept: Sequence[int]) -> None:
+    """RefusedError: an altered copy takes numbers of a sequence that is new, or that goes with the old table.
+
+    ``kept``: numbers of the table's columns that stay.
+    """
+    query = "SELECT to_regclass(%s)::oid, to_regclass(%s)::oid"
+    full, where = named(table.schema, table.name), f"{table.schema}.{table.name}"
+    ((old, new),) = session.execute(query, (full.as_string(session), copy.as_string(session))).fetchall()
+    for column, sequence, is_new, is_lost in session.execute(_NUMBERS, {"table": old, "copy": new, "kept": [*kept]}):
+        what = f"column {column}" if column else "a constraint"
+        if is_new:
+            raise RefusedError(
+                f"table {where}: {what} takes numbers of a sequence that the statement creates, which would be called "
+                "after the copy. Use GENERATED BY DEFAULT AS IDENTITY, or strategy direct"
+            )
+        if is_lost:
+            raise RefusedError(
+                f"table {where}: {what} takes numbers of sequence {sequence}, which belongs to the old table, so that "
+                "could never be dropped. Use a sequence of its own, or strategy direct"
+            )
+
+
+def identities(facts: Facts) -> frozenset[str]:
+    """Columns that have a sequence as their identity."""
+    return frozenset(fact.subject for fact in facts if fact.aspect == "identity")
+
+
+def check_changed(before: Facts, after: Facts, change: FormChange | None, pairs: Mapping[str, str]) -> None:
+    """Raise RefusedError unless the table is what the change makes of it. ``pairs``: column before → after.
+
+    On the way back, without a ``change``, columns that only the old table has are as they were. Rights on a sequence
+    are compared where there is one before and after the change: a new one has those of the statement.
+    """
+    expected = wanted(before, change, pairs, FORMED)
+    if change is None:
+        kept = set(pairs.values())
+        after = frozenset(fact for fact in after if not fact.column or fact.column in kept)
+        numbered = identities(after) & {pairs.get(column, "") for column in identities(before)}
+    else:
+        numbered = identities(expected) if change.knows_sequences else frozenset()
+    expected, after = (
+        frozenset(fact for fact in facts if fact.aspect != SEQUENCE_GRANT or fact.column in numbered)
+        for facts in (expected, after)
+    )
+    check_became(expected, after, FORMED if change is None else frozenset())

@@ -14,7 +14,7 @@ from headgate.migration.strategies.fingerprint import Named
 from headgate.migration.strategies.postgresql.names import names_of, renames
 from headgate.migration.strategies.postgresql.sessions import named
 
-__all__ = ["hand_over", "published_parts"]
+__all__ = ["hand_over", "has_parts", "published_parts"]
 
 _OWNER: Final = "SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = %s::regclass"
 
@@ -24,7 +24,8 @@ SELECT nspname, stxname FROM pg_statistic_ext JOIN pg_namespace n ON n.oid = stx
 
 _RIGHTS: Final = """
 SELECT CASE grantee WHEN 0 THEN NULL ELSE pg_get_userbyid(grantee) END, privilege_type, is_grantable
-FROM pg_class, aclexplode(coalesce(relacl, acldefault('r', relowner))) WHERE oid = %s::regclass
+FROM pg_class, aclexplode(coalesce(relacl, acldefault(CASE relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", relowner)))
+WHERE oid = %s::regclass
 """
 
 _IS_GIVEN: Final = "SELECT relacl IS NOT NULL FROM pg_class WHERE oid = %s::regclass"
@@ -56,7 +57,7 @@ SELECT p.pubname FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.pr
 """
 
 _PARTS_OF_TABLES: Final = 150_000
-"""The first version whose publications may have columns and rows of a table, not all of it."""
+"""The first version whose publications may have columns and rows of a table, or all tables of a schema."""
 
 _IDENTITY: Final = """
 SELECT relreplident::text, (SELECT i.relname FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid
@@ -118,6 +119,11 @@ def _publications(session: BoundedConnection, plan: Plan, full: str) -> list[sql
         name = sql.Identifier(publication)
         member: sql.Composable = shadow
         kept = [new_name[column] for column in names if column in new_name]
+        if names and not kept:
+            raise RefusedError(
+                f"publication {publication} lists columns of {full}, and none of them is left after the change: with "
+                "no list it would publish all columns. Change the publication first"
+            )
         if kept:
             member = sql.SQL("{} ({})").format(member, sql.SQL(", ").join(map(sql.Identifier, kept)))
         if condition is not None:
@@ -129,9 +135,14 @@ def _publications(session: BoundedConnection, plan: Plan, full: str) -> list[sql
     return found
 
 
+def has_parts(session: BoundedConnection) -> bool:
+    """Whether publications may have parts of tables here, and whole schemas."""
+    return session.info.server_version >= _PARTS_OF_TABLES
+
+
 def published_parts(session: BoundedConnection) -> tuple[str, str]:
     """Expressions of pg_publication_rel ``r``: numbers of the columns that are published, and which rows are."""
-    if session.info.server_version >= _PARTS_OF_TABLES:
+    if has_parts(session):
         return "r.prattrs::int2[]", "pg_get_expr(r.prqual, r.prrelid)"
     return "ARRAY[]::int2[]", "NULL"
 
@@ -139,9 +150,7 @@ def published_parts(session: BoundedConnection) -> tuple[str, str]:
 def _rights(session: BoundedConnection, plan: Plan, full: str) -> list[sql.Composed]:
     """Those of the table and of its columns, and no more: default privileges may have given the copy others."""
     shadow, new_name = named(plan.before.schema, plan.shadow), dict(plan.pairs)
-    ((is_given,),) = session.execute(_IS_GIVEN, (full,)).fetchall()
-    query = _RIGHTS if is_given else _RIGHTS_OF_OTHERS
-    found = _same_rights(session, query, sql.SQL("TABLE {}").format(shadow), shadow.as_string(session), full)
+    found = _same_rights(session, sql.SQL("TABLE {}").format(shadow), shadow.as_string(session), full)
     for column, grantee, right, grantable in session.execute(_COLUMN_RIGHTS, (full,)).fetchall():
         if column in new_name:
             option = sql.SQL(" WITH GRANT OPTION" if grantable else "")
@@ -151,10 +160,10 @@ def _rights(session: BoundedConnection, plan: Plan, full: str) -> list[sql.Compo
     return found
 
 
-def _same_rights(
-    session: BoundedConnection, query: str, thing: sql.Composed, copy: str, full: str
-) -> list[sql.Composed]:
-    """Statements that give ``thing``, which is called ``copy``, the rights that ``query`` finds on ``full``."""
+def _same_rights(session: BoundedConnection, thing: sql.Composed, copy: str, full: str) -> list[sql.Composed]:
+    """Statements that give ``thing``, a table or a sequence that is called ``copy``, the rights on ``full``."""
+    ((is_given,),) = session.execute(_IS_GIVEN, (full,)).fetchall()
+    query = _RIGHTS if is_given else _RIGHTS_OF_OTHERS
     found = [
         sql.SQL("REVOKE ALL ON {} FROM {}").format(thing, _role(grantee))
         for grantee in {row[0] for row in session.execute(query, (copy,)).fetchall()}
@@ -215,7 +224,7 @@ def _sequences(session: BoundedConnection, plan: Plan, full: str, restarted: Con
         if of_copy.get(new) is None:
             continue
         thing = sql.SQL("SEQUENCE {}").format(sql.SQL(of_copy[new]))
-        for statement in _same_rights(session, _RIGHTS_OF_OTHERS, thing, of_copy[new], sequence):
+        for statement in _same_rights(session, thing, of_copy[new], sequence):
             session.execute(statement)
         if new not in restarted:
             places = {"old": sql.SQL(sequence), "new": sql.SQL(of_copy[new]), "name": sql.Literal(of_copy[new])}
