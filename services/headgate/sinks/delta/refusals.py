@@ -10,10 +10,13 @@ from headgate.sinks.lake.files import ERROR_LENGTH_MAX
 __all__ = ["is_refusal", "refused"]
 
 _FEATURES: Final = re.compile(
-    r"Unsupported table features required|Kernel error: Unsupported|Unsupported minimum (reader|writer) version|"
-    r"Feature '.*' is not supported|not yet supported by the deltalake reader|"
+    r"Unsupported table features required(: \[[\w, ()\"]*\])?|Kernel error: Unsupported|"
+    r"Unsupported minimum (reader|writer) version( \d+)?|Feature '\w*' is not supported|"
+    r"([\w ]*: \{[\w', ]*\} but these are )?not yet supported by the deltalake reader|"
     r"Column mapping is (enabled|not supported)|on column-mapped tables is not yet supported"
 )
+"""With the names of the features, and nothing that a row could have."""
+
 _APPEND_ONLY: Final = re.compile(r"Delta table is append-only")
 _CONSTRAINT: Final = re.compile(r"Invalid data found|violates? (check )?constraint|failed validation check")
 
@@ -26,20 +29,21 @@ def is_refusal(error: Exception) -> bool:
 def refused(error: Exception, doing: str) -> SinkRefusedError | None:
     """What the error means; None if it is of another kind."""
     text = str(error)
-    if _FEATURES.search(text):
+    if _CONSTRAINT.search(text):  # first, because its text has a row, whose values could read like the others
+        rows = f": {text[:ERROR_LENGTH_MAX]}" if are_values_shown() else ""
         return SinkRefusedError(
-            f"{doing}: the table uses features that delta-rs does not write: {text[:ERROR_LENGTH_MAX]}. Drop them "
+            f"{doing}: rows violate a constraint of the table, one of its properties delta.constraints.…{rows}. Drop "
+            "it (Spark: ALTER TABLE … DROP CONSTRAINT), or correct the rows at the source"
+        )
+    if _FEATURES.search(text):
+        features = ": ".join(found[0] for found in _FEATURES.finditer(text))
+        return SinkRefusedError(
+            f"{doing}: the table uses features that delta-rs does not write: {features}. Drop them "
             "(Spark: ALTER TABLE … DROP FEATURE), or let Headgate create the table and copy its rows"
         )
     if _APPEND_ONLY.search(text):
         return SinkRefusedError(
             f"{doing}: the table is append-only, and the feed updates and deletes rows. Unset its property "
             "delta.appendOnly, or set sink.mode: append"
-        )
-    if _CONSTRAINT.search(text):
-        rows = f": {text[:ERROR_LENGTH_MAX]}" if are_values_shown() else ""
-        return SinkRefusedError(
-            f"{doing}: rows violate a constraint of the table, one of its properties delta.constraints.…{rows}. Drop "
-            "it (Spark: ALTER TABLE … DROP CONSTRAINT), or correct the rows at the source"
         )
     return None
