@@ -96,6 +96,12 @@ def test_what_a_table_forbids_is_no_conflict_and_shows_no_value(
             bench.sink.writer().apply(batch_of(claim, 6, upsert(6, 1, "secret")))
 
 
+def test_a_number_of_columns_that_is_not_one_is_refused(bench: DeltaBench) -> None:
+    declare(bench, properties(protocol(1, 2), dataSkippingNumIndexedCols="many"))
+    with pytest.raises(SinkRefusedError, match=r"table shop\.orders has .*NumIndexedCols='many'"):
+        bench.sink.check([bench.table])
+
+
 def test_a_column_that_the_library_takes_for_its_own_is_refused(tmp_path: Path) -> None:
     class Bench(DeltaBench):
         columns = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("__delta_rs_source", pa.string())])

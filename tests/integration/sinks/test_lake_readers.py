@@ -10,11 +10,11 @@ import polars
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from headgate.sinks.delta.statistics import COLUMNS
 from headgate.sinks.lake.staged_rows import GONE, absent_column, column
-from headgate.sinks.lake.tables import Altered, Stamp, Table, Upserts
+from headgate.sinks.lake.tables import POSITIONS, Altered, Stamp, Table, Upserts
 from integration.sinks.delta_bench import DeltaBench
 from integration.sinks.iceberg_bench import IcebergBench
 from integration.sinks.lake_contract import LakeBench
@@ -109,6 +109,37 @@ def test_arrow_reads_a_delta_table_by_a_filter(tmp_path: Path) -> None:
     for name in ("unsigned", "wide", "narrow", "double"):
         type_, values = VALUES[name]
         assert dataset.to_table(filter=pc.field(name) == pa.scalar(values[0], type_)).num_rows == 1
+
+
+def test_a_list_of_a_user_gets_no_columns_and_loses_no_rows(tmp_path: Path) -> None:
+    class Bench(DeltaBench):
+        columns = SCHEMA
+
+    bench = Bench(tmp_path, appends=False)
+    bench.native.alter.set_table_properties({COLUMNS: "`id`"}, raise_if_not_exists=False)
+    write_deltalake(bench.path, rows(0), mode="append")
+    for number in range(1, ROWS):
+        upsert(bench, rows(number))
+    assert bench.native.metadata().configuration[COLUMNS] == "`id`"
+    dataset = bench.native.to_pyarrow_dataset()
+    for name in ("unsigned", "wide", "narrow", "double"):
+        type_, values = VALUES[name]
+        assert dataset.to_table(filter=pc.field(name) == pa.scalar(values[0], type_)).num_rows == 1, name
+
+
+def test_the_commit_of_a_list_shows_its_feed_and_no_positions(tmp_path: Path) -> None:
+    class Bench(DeltaBench):
+        columns = SCHEMA
+
+    bench = Bench(tmp_path, appends=False)
+    table_of(bench).append(rows(0), Stamp({}, {"headgate.feed": "orders", POSITIONS: "{}"}))
+    appended, listed, *_ = bench.native.history()
+    assert listed["operation"] == "SET TBLPROPERTIES"
+    assert listed["headgate.feed"] == appended["headgate.feed"] == "orders"
+    assert POSITIONS in appended
+    assert POSITIONS not in listed
+    table_of(bench).append(rows(1), Stamp())
+    assert bench.version() == appended["version"] + 1, "the list is only written when it changes"
 
 
 def test_a_column_that_is_widened_loses_its_statistics(tmp_path: Path) -> None:

@@ -22,14 +22,15 @@ from pyarrow.dataset import Dataset
 from headgate.config.partitioning import IDENTITY, PartitionField
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.delta.refusals import is_refusal, refused
-from headgate.sinks.delta.statistics import COLUMNS, listed_columns
+from headgate.sinks.delta.statistics import check_number, listed_columns
 from headgate.sinks.lake.binding import LEDGER
 from headgate.sinks.lake.files import Files, LostFileError
-from headgate.sinks.lake.history import OWN_ENTRIES
+from headgate.sinks.lake.history import COPY, OWN_ENTRIES
 from headgate.sinks.lake.partitioning import PartitionRules
 from headgate.sinks.lake.shape import KEY
 from headgate.sinks.lake.staged_rows import GONE, absent_column, column
 from headgate.sinks.lake.tables import (
+    POSITIONS,
     Altered,
     Bounds,
     ConflictError,
@@ -135,6 +136,7 @@ class Table:
                 f"table {name} has the property {_RETENTION}, which removes positions from its log after a time. "
                 "Unset it"
             )
+        check_number(self.properties, f"table {name}")
 
     def transaction(self, app_id: str) -> int | None:
         """The latest version of the application's own transaction."""
@@ -202,26 +204,27 @@ class Table:
             options = self._files.delta_options(is_small=is_small)
             return DeltaTable(self._files.where(self._path), version=version, storage_options=options)
 
-    def _list_statistics(self, fields: Sequence[Field]) -> None:
+    def _list_statistics(self, fields: Sequence[Field], stamp: Stamp) -> None:
         """Have files that are written from now on only get statistics that are right. ``fields``: the table's columns.
 
         That is a commit of its own, on the version that was read. So the next one, which is made on that commit, is
-        still refused if any other has come in between.
+        still refused if any other has come in between. It shows who made it, but not the positions: it has no rows.
         """
         listed = listed_columns(fields, self._handle.metadata().partition_columns, self.properties)
         if listed is not None:
-            _set_properties(self._opened(self.version, is_small=True), {COLUMNS: listed}, Stamp())
+            about = {name: text for name, text in stamp.about.items() if name not in (POSITIONS, COPY)}
+            _set_properties(self._opened(self.version, is_small=True), listed, Stamp({}, about))
             self._handle = self._opened(self.version + 1, is_small=False)
 
     def append(self, rows: pa.Table, stamp: Stamp) -> None:
         """Add rows. Raises ConflictError, SinkError."""
-        self._list_statistics(self._handle.schema().fields)
+        self._list_statistics(self._handle.schema().fields, stamp)
         with _committing():
             write_deltalake(self._handle, rows, mode="append", commit_properties=_properties(stamp))
 
     def upsert(self, upserts: Upserts, stamp: Stamp) -> None:
         """Delete, update and insert. Raises ConflictError, SinkError."""
-        self._list_statistics(self._handle.schema().fields)
+        self._list_statistics(self._handle.schema().fields, stamp)
         before = self._handle.version()
         names = list(upserts.columns)
         values = {_quoted(name): f"s.{column(number)}" for number, name in enumerate(names)}
@@ -254,7 +257,7 @@ class Table:
             return
         fields = [_altered(field, altered) for field in self.schema]
         schema = pa.schema([*fields, *(field for field, _ in altered.added)])
-        self._list_statistics(Schema.from_arrow(pa.schema(fields)).fields)
+        self._list_statistics(Schema.from_arrow(pa.schema(fields)).fields, stamp)
         rows = _rewritten(self._handle.to_pyarrow_dataset(), schema, altered)
         with _committing():
             write_deltalake(
@@ -279,7 +282,7 @@ class Table:
 
     def compact(self, target_bytes: int, stamp: Stamp) -> None:
         """See Table of sinks/lake/tables.py."""
-        self._list_statistics(self._handle.schema().fields)
+        self._list_statistics(self._handle.schema().fields, stamp)
         with _committing():
             self._handle.optimize.compact(target_size=target_bytes, commit_properties=_properties(stamp))
 

@@ -11,10 +11,18 @@ from typing import Final
 
 from deltalake.schema import Field
 
-__all__ = ["COLUMNS", "listed_columns"]
+from headgate.sinks.contract import SinkRefusedError
+
+__all__ = ["COLUMNS", "check_number", "listed_columns"]
 
 COLUMNS: Final = "delta.dataSkippingStatsColumns"
 """The table's property that lists them. All writers obey it."""
+
+_OURS: Final = "headgate.statistics"
+"""The property that marks the list as Headgate's: the number of columns that it is of, and the list itself.
+
+If one of them differs, somebody else has changed which columns have statistics. Then no column is added: files that
+exist lack statistics of it, and Arrow takes these for NULL."""
 
 _FIRST: Final = "delta.dataSkippingNumIndexedCols"
 _FIRST_DEFAULT: Final = 32
@@ -30,20 +38,42 @@ _UNLISTED: Final = frozenset({"binary", "boolean"})
 _NAME: Final = re.compile(r"`((?:[^`]|``)*)`|([^`,\s][^,]*)")
 
 
-def listed_columns(fields: Sequence[Field], partitions: Iterable[str], properties: Mapping[str, str]) -> str | None:
-    """What COLUMNS must be before rows are written; None if the table may stay as it is."""
-    present = properties.get(COLUMNS)
+def check_number(properties: Mapping[str, str], table: str = "the table") -> int:
+    """How many of the first columns have statistics in a table without a list; -1 for all. Raises SinkRefusedError."""
+    text = properties.get(_FIRST, _FIRST_DEFAULT)
+    try:
+        return int(text)
+    except ValueError as error:
+        raise SinkRefusedError(
+            f"{table} has the property {_FIRST}={text!r}, and a number is needed. Unset it, or set it to a number "
+            f"(Spark: ALTER TABLE … SET TBLPROPERTIES ('{_FIRST}' = '{_FIRST_DEFAULT}'))"
+        ) from error
+
+
+def listed_columns(
+    fields: Sequence[Field], partitions: Iterable[str], properties: Mapping[str, str]
+) -> dict[str, str] | None:
+    """The properties to set before rows are written; None if the table may stay as it is. Raises SinkRefusedError."""
+    first = check_number(properties)
     columns = {field.name: _bare(field) for field in fields if field.name not in set(partitions)}
     wrong = {name for name, type_ in columns.items() if _is_inexact(type_)}
-    first = int(properties.get(_FIRST, _FIRST_DEFAULT))
+    if not wrong:
+        return None
+    present = properties.get(COLUMNS)
     named = list(columns) if first < 0 else list(columns)[:first]
-    if present is None:
-        return _text(named, columns) if wrong.intersection(named) else None
-    if any(present == _text(named[:number], columns) for number in range(len(named) + 1)):  # ours, before it had others
+    if present is None and not wrong.intersection(named):
+        return None
+    if present is None or properties.get(_OURS) == _mark(first, present):
         wanted = _text(named, columns)
-        return None if wanted == present else wanted
+        return None if wanted == present else {COLUMNS: wanted, _OURS: _mark(first, wanted)}
     theirs = [(quoted.replace("``", "`") or plain.strip()) for quoted, plain in _NAME.findall(present)]
-    return ",".join(_quoted(name) for name in theirs if name not in wrong) if wrong.intersection(theirs) else None
+    if not wrong.intersection(theirs):
+        return None
+    return {COLUMNS: ",".join(_quoted(name) for name in theirs if name not in wrong)}
+
+
+def _mark(first: int, listed: str) -> str:
+    return f"{first} {listed}"
 
 
 def _text(names: Iterable[str], columns: Mapping[str, str]) -> str:
