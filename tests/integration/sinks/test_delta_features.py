@@ -102,10 +102,36 @@ def test_a_number_of_columns_that_is_not_one_is_refused(bench: DeltaBench) -> No
         bench.sink.check([bench.table])
 
 
-def test_a_column_that_the_library_takes_for_its_own_is_refused(tmp_path: Path) -> None:
+def with_columns(folder: Path, *names: str, appends: bool) -> DeltaBench:
     class Bench(DeltaBench):
-        columns = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("__delta_rs_source", pa.string())])
+        columns = pa.schema(
+            [pa.field("id", pa.int64(), nullable=False), *(pa.field(name, pa.string()) for name in names)]
+        )
 
-    bench = Bench(tmp_path, appends=False)
-    with pytest.raises(SinkRefusedError, match=r"column __delta_rs_source.*columns\.rename"):
+    return Bench(folder, appends=appends)
+
+
+TAKEN = ("source", "target", "operation", "delete", "target_insert", "target_row_ordinal_in_file", "c_id")
+
+
+@pytest.mark.parametrize("name", [f"__delta_rs_{name}" for name in TAKEN])
+def test_a_column_that_a_merge_adds_is_refused_for_upserts_only(tmp_path: Path, name: str) -> None:
+    (tmp_path / "merged").mkdir()
+    bench = with_columns(tmp_path / "merged", name, appends=False)
+    with pytest.raises(SinkRefusedError, match=rf"column {name}, .*columns\.rename"):
         bench.sink.check([bench.table])
+    (tmp_path / "appended").mkdir()
+    bench = with_columns(tmp_path / "appended", name, "value", appends=True)
+    claim = claim_of(bench, 1)
+    bench.sink.claim(claim)
+    bench.sink.writer().apply(batch_of(claim, 5, upsert(5, 1, "a")))
+    assert bench.records()[0]["value"] == "a"
+
+
+def test_a_column_that_only_begins_as_those_of_a_merge_is_written(tmp_path: Path) -> None:
+    bench = with_columns(tmp_path, "__delta_rs_mine", "__delta_rs_c_other", "value", appends=False)
+    claim = claim_of(bench, 1)
+    bench.sink.claim(claim)
+    for offset, value in ((5, "a"), (6, "b")):
+        bench.sink.writer().apply(batch_of(claim, offset, upsert(offset, 1, value)))
+    assert [row["value"] for row in bench.records()] == ["b"]

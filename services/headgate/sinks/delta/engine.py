@@ -7,7 +7,7 @@ delta-rs would do by itself (retry on a newer version, or skip a commit that cha
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -57,6 +57,21 @@ take those of timestamps for times of their own zone, and an empty text is NULL.
 
 OWN_NAMES: Final = "__delta_rs_"
 """How the names of columns begin that delta-rs adds to rows while it merges them."""
+
+_MERGED: Final = frozenset(
+    OWN_NAMES + name
+    for name in (
+        *("delete", "operation", "source", "target", "target_copy", "target_delete", "target_insert"),
+        *("target_row_ordinal_in_file", "target_update"),
+    )
+)
+"""Those of them with which a merge fails (delta-rs 1.6)."""
+
+_CASE: Final = f"{OWN_NAMES}c_"
+"""Before the name of each column, a column that a merge adds for it."""
+
+_SQL: Final = {"integer": "int"}
+"""Delta's words for types that Spark's SQL has others for."""
 
 _RETENTION: Final = "delta.setTransactionRetentionDuration"
 
@@ -123,13 +138,22 @@ class Table:
         """See Table of sinks/lake/tables.py."""
         return self.properties.get(LEDGER)
 
-    def check(self, name: str) -> None:
+    def renaming(self, former: str, name: str) -> str:
         """See Table of sinks/lake/tables.py."""
-        taken = next((field for field in self.types if field.startswith(OWN_NAMES)), None)
+        type_ = self.types[former]
+        return (
+            f"A Delta table that Headgate writes cannot rename columns. Create the table again, or add the column "
+            f"(Spark: ALTER TABLE … ADD COLUMN {name} {_SQL.get(type_, type_)}); older rows keep their values in "
+            f"{former}"
+        )
+
+    def check(self, name: str, *, appends: bool) -> None:
+        """See Table of sinks/lake/tables.py."""
+        taken = None if appends else _taken(self.types)
         if taken is not None:
             raise SinkRefusedError(
-                f"table {name} has a column {taken}, and delta-rs takes names that begin with {OWN_NAMES} for its "
-                "own. Rename it, and give the source's column that name with columns.rename"
+                f"table {name} has a column {taken}, and delta-rs adds one of that name to rows while it merges them. "
+                "Create the table with another name for it, and give the source's column that name with columns.rename"
             )
         if _RETENTION in self.properties:
             raise SinkRefusedError(
@@ -324,6 +348,12 @@ class Table:
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Change table properties. Raises ConflictError, SinkError."""
         _set_properties(self._handle, properties, Stamp())
+
+
+def _taken(names: Collection[str]) -> str | None:
+    """A column that a merge adds by itself, if the table has one."""
+    added = _MERGED | {f"{_CASE}{name}" for name in names}
+    return next((name for name in names if name in added), None)
 
 
 def _hours_since(time: datetime) -> int:

@@ -123,7 +123,14 @@ class Table:
         """See Table."""
         return self._handle.properties.get(LEDGER)
 
-    def check(self, name: str) -> None:
+    def renaming(self, former: str, name: str) -> str:
+        """See Table."""
+        return (
+            "Rename it with pyiceberg: with table.update_schema() as update: "
+            f"update.rename_column({former!r}, {name!r})"
+        )
+
+    def check(self, name: str, *, appends: bool) -> None:  # noqa: ARG002
         """See Table."""
         version = self._handle.metadata.format_version
         if version != FORMAT_VERSION:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from headgate.formats.change import Change, Row
 
-__all__ = ["OWN_COLUMNS", "READ", "appended_row", "copied_row"]
+__all__ = ["FORMER_COLUMNS", "OWN_COLUMNS", "READ", "appended_row", "copied_row"]
 
 OWN_COLUMNS: Final[dict[str, pa.DataType]] = {
     "_operation": pa.string(),
@@ -19,6 +19,9 @@ OWN_COLUMNS: Final[dict[str, pa.DataType]] = {
 """Columns that Headgate writes beside those of the source's row, with names that neither format has for its own:
 Spark reads no Iceberg table with a column ``_partition``. ``_operation`` is upsert, delete or READ;
 ``_committed_at`` is when the source committed the change, NULL if its event does not have the time."""
+
+FORMER_COLUMNS: Final = {"_topic_partition": "_partition"}
+"""Own column → its name in tables that were created for earlier versions of Headgate."""
 
 READ: Final = "read"
 """The operation of a row that was copied from the source, as a connector's snapshot reads rows (``op: r``)."""

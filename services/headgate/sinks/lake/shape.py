@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from headgate.config.partitioning import PartitionField, shown_fields
 from headgate.sinks.contract import SinkRefusedError
-from headgate.sinks.lake.appended import OWN_COLUMNS
+from headgate.sinks.lake.appended import FORMER_COLUMNS, OWN_COLUMNS
 from headgate.sinks.lake.partition_values import checked_reader
 from headgate.sinks.lake.partitioning import PartitionRules, type_problem
 from headgate.sinks.lake.tables import Lake, Table
@@ -85,22 +85,36 @@ def shape_of(table: Table, name: str, *, appends: bool) -> Shape:
                 f"table {name}, column {column}: its type {shape.types[column]} cannot be written. Give it the "
                 "type string"
             )
-    table.check(name)
+    table.check(name, appends=appends)
     _check_partitions(name, shape, table.partition_rules)
-    missing = [column for column, type_ in OWN_COLUMNS.items() if appends and not _is(found.get(column), type_)]
-    if missing:
-        wanted = ", ".join(f"{column} {_SQL[column]}" for column in OWN_COLUMNS)
-        raise SinkRefusedError(
-            f"table {name} lacks column {missing[0]}, or it has another type. With sink.mode: append a table needs the "
-            f"columns {wanted}"
-        )
-    present = [column for column in OWN_COLUMNS if not appends and column in found]
-    if present and set(OWN_COLUMNS) <= found.keys():
-        raise SinkRefusedError(
-            f"table {name} has the columns of a table with sink.mode: append, and the feed has upsert. Correct "
-            "sink.mode, or choose another name in sink.table"
-        )
+    _check_own_columns(name, found, table, appends=appends)
     return shape
+
+
+def _check_own_columns(name: str, found: Mapping[str, pa.DataType], table: Table, *, appends: bool) -> None:
+    """Raise SinkRefusedError for a table that lacks Headgate's own columns, or has them and must not."""
+    if not appends:
+        if all(column in found or FORMER_COLUMNS.get(column) in found for column in OWN_COLUMNS):
+            raise SinkRefusedError(
+                f"table {name} has the columns of a table with sink.mode: append, and the feed has upsert. Correct "
+                "sink.mode, or choose another name in sink.table"
+            )
+        return
+    missing = [column for column, type_ in OWN_COLUMNS.items() if not _is(found.get(column), type_)]
+    if not missing:
+        return
+    column = missing[0]
+    former = FORMER_COLUMNS.get(column)
+    if former is not None and column not in found and _is(found.get(former), OWN_COLUMNS[column]):
+        raise SinkRefusedError(
+            f"table {name} has the column {former}, which is called {column} since Spark does not read an Iceberg "
+            f"table with a column {former}. {table.renaming(former, column)}"
+        )
+    wanted = ", ".join(f"{column} {_SQL[column]}" for column in OWN_COLUMNS)
+    raise SinkRefusedError(
+        f"table {name} lacks column {column}, or it has another type. With sink.mode: append a table needs the "
+        f"columns {wanted}"
+    )
 
 
 def _check_partitions(name: str, shape: Shape, rules: PartitionRules) -> None:

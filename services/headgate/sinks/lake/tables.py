@@ -166,8 +166,12 @@ class Table(Protocol):
         """The property that binds it to a ledger (lake/binding.py)."""
         ...
 
-    def check(self, name: str) -> None:
-        """Raise SinkRefusedError for properties under which the table cannot be written."""
+    def renaming(self, former: str, name: str) -> str:
+        """How a user gives one of the table's columns another name: a sentence for an error."""
+        ...
+
+    def check(self, name: str, *, appends: bool) -> None:
+        """Raise SinkRefusedError for properties, or names of columns, with which the table cannot be written."""
         ...
 
     def transaction(self, app_id: str) -> int | None:
