@@ -126,7 +126,11 @@ def _steps(wanted: Mapping[str, FeedSpec], known: Mapping[str, FeedRecorded], pr
         if record is None:
             yield Step(name, Act.CREATE, spec)
             continue
-        before = _as_accepted(parse_feed(record.spec))
+        try:
+            before = _as_accepted(parse_feed(record.spec))
+        except FeedSpecError:  # stored by another version: the folder's feed replaces it, whatever differs
+            yield Step(name, Act.UPDATE, spec)
+            continue
         after = with_skips_of(before, spec)
         changed = differences(before, after)
         yield Step(name, Act.UPDATE if changed else Act.NONE, after, changed)

@@ -279,13 +279,6 @@ def _in(reader: _Reader, given: Given, depth: int) -> Expression:
     return _negated(given, Call("in", (reader.operand(given["this"], depth), *items)))
 
 
-def _not(reader: _Reader, given: Given, depth: int) -> Expression:
-    made = reader.read(given["this"], depth)
-    if type(given["this"]).__name__ == "In" and isinstance(made, Call) and _NULL in made.operands:
-        raise ExpressionError("NOT IN a list with NULL is never true. Leave NULL out of the list")
-    return Call("not", (made,))
-
-
 def _between(reader: _Reader, given: Given, depth: int) -> Expression:
     value, low, high = (reader.operand(given[name], depth) for name in ("this", "low", "high"))
     return _negated(given, Call("and", (Call(">=", (value, low)), Call("<=", (value, high)))))
@@ -308,10 +301,8 @@ def _case(reader: _Reader, given: Given, depth: int) -> Expression:
     parts: list[Expression] = []
     for branch in given["ifs"]:
         if "this" in given:
-            found, value = reader.operand(given["this"], depth), reader.operand(branch.args["this"], depth)
-            if value == _NULL:
-                raise ExpressionError("CASE … WHEN NULL is never true. Write CASE WHEN … IS NULL")
-            parts.append(Call("=", (found, value)))
+            found = reader.operand(given["this"], depth)
+            parts.append(Call("=", (found, reader.operand(branch.args["this"], depth))))
         else:
             parts.append(reader.read(branch.args["this"], depth))
         parts.append(reader.read(branch.args["true"], depth))
@@ -429,7 +420,7 @@ _READ: Final[dict[str, tuple[frozenset[str], Make]]] = {
     },
     "And": (_TWO, _chain("and")),
     "Or": (_TWO, _chain("or")),
-    "Not": (frozenset({"this"}), _not),
+    "Not": (frozenset({"this"}), lambda reader, given, depth: Call("not", (reader.read(given["this"], depth),))),
     "Neg": (frozenset({"this"}), lambda reader, given, depth: Call("neg", (reader.operand(given["this"], depth),))),
     "Paren": (frozenset({"this"}), lambda reader, given, depth: reader.read(given["this"], depth - 1)),
     "Column": (frozenset({"this"}), _column),

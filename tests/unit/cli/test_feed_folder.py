@@ -66,6 +66,12 @@ def test_records_that_a_command_has_named_stay_named(tmp_path: Path, given: dict
     assert (step.act, step.differences[0].option, step.differences[0].after) == (Act.UPDATE, "skip", [])
 
 
+def test_a_stored_feed_that_cannot_be_read_is_replaced(tmp_path: Path) -> None:
+    write(tmp_path, "shop.yaml")
+    (step,) = planned(read_folder(tmp_path), {"shop": build.feed_recorded(spec='{"feed": "shop"}')}, prune=False)
+    assert (step.act, step.feed) == (Act.UPDATE, "shop")
+
+
 def test_every_file_that_is_wrong_is_named_and_nothing_is_planned(tmp_path: Path) -> None:
     write(tmp_path, "good.yaml")
     write(tmp_path, "typo.yaml", feed="typo", batch_rows=1)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.coordinator.core.effects import FeedRefused, ForgetFeed, ResolveFeed
+from headgate.coordinator.core.effects import FeedForgotten, FeedRefused, ForgetFeed, ResolveFeed
 from headgate.coordinator.shell.effect_runner import FeedWork
 from headgate.coordinator.shell.service import CoordinatorService
 from headgate.eventlog.log import Delivery, Partition, Placed
@@ -215,3 +215,22 @@ def test_an_unreachable_sink_is_asked_again_to_forget() -> None:
     spec = SPEC.replace("host=x", "host=127.0.0.1 port=1 dbname=x connect_timeout=2")
     work = FeedWork(_BrokenConnection(), cluster_id="x/c.", own_prefix="c.")  # type: ignore[arg-type]
     assert isinstance(work.run(ForgetFeed(feed="f", feed_id="0-1", spec=spec)), EffectFailed)
+
+
+def test_a_stored_feed_that_cannot_be_read_can_be_updated_and_deleted() -> None:
+    work = FeedWork(_BrokenConnection(), cluster_id="x/c.", own_prefix="c.")  # type: ignore[arg-type]
+    unreadable = '{"feed": "f", "sorce": {}}'
+    with pytest.raises(ZeroDivisionError):  # the broker is asked: nothing was wrong until then
+        work.run(ResolveFeed(request="r", feed="f", spec=SPEC, before=unreadable))
+    assert isinstance(work.run(ForgetFeed(feed="f", feed_id="0-1", spec=unreadable)), FeedForgotten)
+
+
+def test_a_filter_that_null_makes_empty_is_refused_unless_the_feed_has_it() -> None:
+    work = FeedWork(_BrokenConnection(), cluster_id="x/c.", own_prefix="c.")  # type: ignore[arg-type]
+    filtered = SPEC[:-1] + ', "where": "a NOT IN (1, NULL)"}'
+    for before in ("", SPEC):
+        refused = work.run(ResolveFeed(request="r", feed="f", spec=filtered, before=before))
+        assert isinstance(refused, FeedRefused)
+        assert "where: NOT IN a list with NULL" in refused.reason
+    with pytest.raises(ZeroDivisionError):
+        work.run(ResolveFeed(request="r", feed="f", spec=filtered, before=filtered))

@@ -141,7 +141,7 @@ class FeedRefused(msgspec.Struct, frozen=True):
 
 
 class FeedForgotten(msgspec.Struct, frozen=True):
-    """The sink no longer holds anything of the feed."""
+    """The sink no longer holds anything of the feed, or the feed's description cannot be read to find its sink."""
 
 
 FeedEffect = ResolveFeed | ResolveStart | DiscoverTables | ForgetFeed

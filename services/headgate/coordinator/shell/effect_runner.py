@@ -4,6 +4,7 @@ Problems are refused with their reason. What only cannot be checked now (Headgat
 failed, and is requested again.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from headgate.config.feed import FeedSpec, FeedSpecError, parse_feed
+from headgate.config.null_conditions import check_null_conditions
 from headgate.coordinator.core.effects import (
     DiscoverTables,
     FeedEffect,
@@ -68,6 +70,8 @@ def crashed(effect: FeedEffect, reason: str) -> FeedRefused | EffectFailed:
     """The result of an effect that met a bug: the client gets an error, and only a clean-up is retried."""
     return EffectFailed(reason) if isinstance(effect, ForgetFeed) else FeedRefused(reason)
 
+
+_log = logging.getLogger(__name__)
 
 LATE_MS: Final = 10_000
 """A change that has waited for less, beyond the sink's commit interval, is on its way."""
@@ -132,6 +136,8 @@ class FeedWork:
                 return _refused(
                     "feed_spec", f"the request is for feed {effect.feed!r}, its description for {spec.feed!r}"
                 )
+            before = _readable(effect.before)
+            check_null_conditions(spec, before)
             spans = plan_spans(self._connection, spec, self._own_prefix, self._change_logs, wholes(effect.known))
             spec = with_topic_ids(spec, spans)
             spec = same_source(spec)
@@ -140,7 +146,6 @@ class FeedWork:
             check_source_database(self._connection, spec, {plan.topic: len(plan.start) for plan in spans})
             unmatched = check_patterns(spec, spans)
             known = {normal_table(plan.table) for plan in wholes(effect.known)}
-            before = parse_feed(effect.before) if effect.before else None
             checked = self._checks.check(spec, spans, known, before)
             new = tuple(plan for plan in spans if normal_table(plan.table) not in known)
             warnings = self._checks.check_snapshots(checked, new)
@@ -210,13 +215,29 @@ class FeedWork:
     def _forget(self, effect: ForgetFeed) -> FeedForgotten | EffectFailed:
         try:
             spec = parse_feed(effect.spec)
+        except FeedSpecError as error:  # trying again does not make it readable, and the feed could never be deleted
+            _log.error(
+                "feed %s is deleted, but what its sink and its change log keep for it is left, because the description cannot be read: %s",
+                effect.feed,
+                error,
+            )
+            return FeedForgotten()
+        try:
             with closing(open_sink(spec.sink)) as sink:
                 sink.forget(FeedIdentity(self._cluster_id, effect.feed_id, effect.feed))
             if spec.source.change_log is not None and self._change_logs is not None:
                 self._change_logs.forget(spec.source.change_log, reader_of_feed(effect.feed))
-        except (FeedSpecError, SinkError, SourceError) as error:
+        except (SinkError, SourceError) as error:
             return EffectFailed(str(error))
         return FeedForgotten()
+
+
+def _readable(before: str) -> FeedSpec | None:
+    """What an updated feed was so far; None if it cannot be read, so that an update can mend it."""
+    try:
+        return parse_feed(before) if before else None
+    except FeedSpecError:
+        return None
 
 
 def _named_once(
