@@ -5,6 +5,7 @@ name its values would not go to the sink. Where the feed names the source databa
 """
 
 from collections.abc import Callable, Collection
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from headgate.config.columns import ColumnOptions
@@ -14,9 +15,6 @@ from headgate.records.name_lists import shown_names
 
 __all__ = ["AtSink", "IncludedColumns"]
 
-ROWS_MAX: Final = 256
-"""Sets of columns that were accepted, of one table. Events of one schema have a few."""
-
 _RENAMED: Final = (
     "If the source has renamed it, put the new name into columns.include (columns.rename keeps its name at the sink), "
     "or list the columns to leave out instead (columns.exclude), which takes older events too. If the source has "
@@ -25,8 +23,9 @@ _RENAMED: Final = (
 _OLDER: Final = ". If the event is from before the column was added, name the source's database (source.database)"
 
 
-AtSink = Callable[[], Collection[str] | None]
-"""The columns of the table at the sink that changes are written to; None where the sink has no columns of its own."""
+AtSink = Callable[[], frozenset[str] | None]
+"""The columns of the table at the sink that changes are written to, casefolded; None where the sink has no columns of
+its own. Asked for each row, so the answer is remembered for a while (replication/sink_columns.py)."""
 
 
 class IncludedColumns:
@@ -39,63 +38,56 @@ class IncludedColumns:
         """
         self.names = tuple(filter(columns.goes, columns.include or ()))
         """Columns of the source that go to the sink as they come."""
-        self._columns, self._named = columns, frozenset(columns.include or ())
+        self._named = frozenset(columns.include or ())
+        self._targets = {name: columns.target(name).casefold() for name in self.names}
         self._declared, self._at_sink = declared, at_sink
         self._types: SourceTypes | None = None
-        self._accepted: set[tuple[str, ...]] = set()
-        """The columns of rows that lack nothing which the sink has."""
-        self._accounted: set[tuple[str, ...]] = set()
-        """The columns of rows that ``_types`` accounts for."""
+        self._accounted: set[str] = set()
+        """Columns that rows lacked and ``_types`` has, so those rows are from before they were added."""
 
-    def check(self, row: Row, semantics: dict[str, str] | None) -> None:
+    def check(self, row: Row, semantics: dict[str, str] | None, append_ms: int) -> None:
         """Raise ChangeError for a row that may have one of ``names`` under another name. It lacks some of them.
 
         Raises SourceTypesUnavailableError, and what ``at_sink`` raises.
         """
-        there = tuple(row)
-        if there in self._accepted:
-            return
-        if there in self._accounted and self._declared is not None and self._declared.known() is self._types:
-            return
-        others = sorted(row.keys() - self._named)
+        if self._declared is None and semantics is not None and LACKING in semantics:
+            return  # its writer may leave NULLs out
+        others = row.keys() - self._named
         absent = self._absent(row) if others else []
         if not absent:  # no value of the row is left out, or no column of the sink goes without one
-            _remember(self._accepted, there)
-        elif self._declared is not None:
-            self._check_source(absent, others, self._declared)
-            _remember(self._accounted, there)
-        elif semantics is None or LACKING not in semantics:  # otherwise its writer may leave NULLs out
+            return
+        if self._declared is None:
             raise _refused(absent, others, advice=f"{_RENAMED}{_OLDER}")
+        self._check_source(absent, others, append_ms, self._declared)
 
     def _absent(self, row: Row) -> list[str]:
         absent = [name for name in self.names if name not in row]
         present = None if self._at_sink is None else self._at_sink()
-        if present is None:
-            return absent
-        folded = {name.casefold() for name in present}
-        return [name for name in absent if self._columns.target(name).casefold() in folded]
+        return absent if present is None else [name for name in absent if self._targets[name] in present]
 
-    def _check_source(self, absent: Collection[str], others: Collection[str], declared: DeclaredTypes) -> None:
-        known = declared.again()  # the table may have been altered since it was read
+    def _check_source(
+        self, absent: Collection[str], others: AbstractSet[str], append_ms: int, declared: DeclaredTypes
+    ) -> None:
+        known = declared.known()
+        is_new = known is not self._types or not self._accounted.issuperset(absent)
+        if is_new or not others <= known.columns.keys():
+            known = declared.again()  # the table may have been altered since it was read
+        if not known.columns.keys() >= {*absent, *others}:
+            known = declared.since(append_ms)  # a row is never refused for what was so before it came
         if gone := [name for name in absent if name not in known.columns]:
             raise _refused(gone, others, " The source's table does not have it either.", _RENAMED)
         if strange := [name for name in others if name not in known.columns]:
-            unread = f" The source's table did not have {shown_names(strange)} when it was last read."
+            unread = f" The source's table did not have {shown_names(sorted(strange))} when it was last read."
             raise _refused(absent, strange, unread, _RENAMED)
         if known is not self._types:
             self._types = known
             self._accounted.clear()
-
-
-def _remember(known: set[tuple[str, ...]], columns: tuple[str, ...]) -> None:
-    if len(known) >= ROWS_MAX:
-        known.clear()
-    known.add(columns)
+        self._accounted.update(absent)
 
 
 def _refused(absent: Collection[str], others: Collection[str], why: str = "", advice: str = "") -> ChangeError:
     return ChangeError(
         f"the event does not have column {shown_names(list(absent))}, which columns.include names, and has "
-        f"{shown_names(list(others))}, which it does not name, so values may be left out under a new name."
+        f"{shown_names(sorted(others))}, which it does not name, so values may be left out under a new name."
         f"{why} {advice}"
     )

@@ -401,7 +401,7 @@ class _Code:
                 self.line(f"row[{here}]", 4)
         self.line(f"row = {{{whole}}}", 4)
         self.line("except KeyError:", 3)
-        self.line(f"{self._constant(wanted.check)}(row, semantics)", 4)
+        self.line(f"{self._constant(wanted.check)}(row, semantics, change.append_ms)", 4)
         self.line("some = {}", 4)
         for here, target, value in parts:
             self.line(f"if {here} in row: some[{target}] = {value}", 4)

@@ -11,6 +11,7 @@ from typing import Final
 
 from headgate.config.feed import FeedSpec, FeedSpecError
 from headgate.config.plugs import FORMATS
+from headgate.eventlog.clock import wall_ms
 from headgate.formats.expressions.declared import DeclaredTypes, SourceTypes, SourceTypesUnavailableError
 from headgate.sources.database import as_source_errors, source_target
 from headgate.sources.offsets import SourceError
@@ -26,6 +27,10 @@ TYPES_SECONDS: Final = 60.0
 AGAIN_SECONDS: Final = 2.0
 """At least between two questions about a table whose values do not fit: each of its changes may be bad."""
 
+CLOCKS_MS: Final = 10_000
+"""By how much the clocks of this machine and of brokers may differ, for which was first: an event or a reading. Kafka
+itself needs clocks that are closer. An event that is younger waits for the next reading."""
+
 PAUSE_SECONDS: Final = 30.0
 """A source that does not answer is not asked by each batch of each table: that takes as long as the time-out."""
 
@@ -33,8 +38,10 @@ PAUSE_SECONDS: Final = 30.0
 class CatalogueTypes:
     """Of one feed that names its source database. Not for more than one thread."""
 
-    def __init__(self, spec: FeedSpec, clock: Callable[[], float] = time.monotonic) -> None:
-        self._spec, self.clock = spec, clock
+    def __init__(
+        self, spec: FeedSpec, clock: Callable[[], float] = time.monotonic, now_ms: Callable[[], int] = wall_ms
+    ) -> None:
+        self._spec, self.clock, self.now_ms = spec, clock, now_ms
         self._silent: tuple[float, str] | None = None
         """When the source did not answer (monotonic seconds), and why."""
 
@@ -73,6 +80,9 @@ class _OfTable:
         self._feed, self._topic, self._table, self._said = feed, topic, table, said
         self._found: SourceTypes | None = None
         self._read_at = float("-inf")
+        self._began_ms = 0
+        """When the reading of ``_found`` began, by this machine's clock."""
+        self._readings = 0
 
     def known(self) -> SourceTypes:
         """See DeclaredTypes."""
@@ -82,16 +92,31 @@ class _OfTable:
         """See DeclaredTypes."""
         return self._no_older_than(AGAIN_SECONDS)
 
+    def since(self, append_ms: int) -> SourceTypes:
+        """See DeclaredTypes."""
+        found, readings = self._found, self._readings
+        if found is None or self._began_ms <= append_ms + CLOCKS_MS:
+            found = self._no_older_than(AGAIN_SECONDS)
+            if self._readings == readings:  # of what is read now, the event is older whatever the clocks show
+                raise SourceTypesUnavailableError(
+                    "the event may be younger than what is known of the source's columns. They are read again in "
+                    f"{AGAIN_SECONDS:.0f} s, or once the source answers"
+                )
+        return found
+
     def _no_older_than(self, seconds: float) -> SourceTypes:
         now, found = self._feed.clock(), self._found
         if found is not None and now - self._read_at < seconds:
             return found
+        began_ms = self._feed.now_ms()
         try:
             read = self._feed.read(self._topic, self._table, self._said)
         except SourceTypesUnavailableError:
             if found is None:
                 raise
             read = found
+        else:
+            self._began_ms, self._readings = began_ms, self._readings + 1
         self._read_at = now
         self._found = found if read == found and found is not None else read
         return self._found

@@ -17,6 +17,7 @@ from headgate.formats.schema_registry import SchemaRegistry
 from headgate.formats.shaping import Shaping, read_salts
 from headgate.records.identifiers import show_identifier
 from headgate.replication.catalogue_types import CatalogueTypes
+from headgate.replication.sink_columns import SinkColumns
 from headgate.sinks.contract import Claim, Sink, SinkRefusedError, SinkWriter
 from headgate.sinks.on_driver import Committer, Stager, driver_sink
 from headgate.sinks.registry import open_sink, server_of
@@ -122,11 +123,11 @@ class FeedParts:
         declared = None
         if self.spec.source.database is not None:
             declared = self._types.of(topic, target, partial(self._said, topic, table))
-        at_sink = partial(self._columns_at_sink, topic, table, target)
+        at_sink = SinkColumns(target, partial(self._columns_at_sink, topic, table, target))
         return Shaping(feed.columns, read_salts(feed.columns), feed.where, declared, at_sink)
 
     def _columns_at_sink(self, topic: str, table: str | None, target: str) -> Collection[str] | None:
-        """See AtSink. Where the sink has none, a list of columns is taken for that of one table if it is only its own.
+        """Of the table at the sink. Where it has none, a list of columns is that of one table if it is only its own.
 
         Raises SinkError.
         """

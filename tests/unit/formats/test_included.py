@@ -39,12 +39,16 @@ class Catalogue:
         self._found = self._found if read == self._found else read
         return self._found
 
+    def since(self, append_ms: int) -> SourceTypes:
+        del append_ms
+        return self.again()
+
 
 def shaped(
     row: Row,
     catalogue: Catalogue | None = None,
     meaning: dict[str, str] | None = None,
-    at_sink: tuple[str, ...] | None = None,
+    at_sink: frozenset[str] | None = None,
     **columns: Any,
 ) -> Row | None:
     options = ColumnOptions.model_validate({"include": ["id", "mail"]} | columns)
@@ -93,12 +97,12 @@ def test_a_row_of_which_nothing_is_left_out_cannot_have_the_column_under_another
 
 
 def test_one_list_may_be_for_tables_that_do_not_have_all_of_its_columns() -> None:
-    assert shaped({"id": 1, "note": "x"}, at_sink=("id",)) == {"id": 1}
-    assert shaped({"id": 1, "note": "x"}, Catalogue("id", "note"), at_sink=("id",)) == {"id": 1}
+    assert shaped({"id": 1, "note": "x"}, at_sink=frozenset({"id"})) == {"id": 1}
+    assert shaped({"id": 1, "note": "x"}, Catalogue("id", "note"), at_sink=frozenset({"id"})) == {"id": 1}
     with pytest.raises(UndecodableError, match=WHY):
-        shaped(RENAMED, at_sink=("ID", "Mail"))
+        shaped(RENAMED, at_sink=frozenset({"id", "mail"}))
     with pytest.raises(UndecodableError, match=WHY):
-        shaped(RENAMED, at_sink=("id", "address"), rename={"mail": "address"})
+        shaped(RENAMED, at_sink=frozenset({"id", "address"}), rename={"mail": "address"})
 
 
 def test_a_writer_that_leaves_nulls_out_is_believed_only_if_the_source_has_the_column() -> None:
@@ -125,3 +129,54 @@ def test_the_source_is_not_asked_for_every_row() -> None:
     changes = [Change(0, n, Operation.UPSERT, {"id": row["id"]}, row, None, 0, None) for n, row in enumerate(rows)]
     assert len(shaping.shaped(changes)) == 100
     assert catalogue.reads == 2
+
+
+def upserts(*rows: Row, meaning: dict[str, str] | None = None) -> list[Change]:
+    return [
+        Change(0, number, Operation.UPSERT, {"id": row["id"]}, dict(row), None, 0, meaning)
+        for number, row in enumerate(rows)
+    ]
+
+
+def test_the_sink_is_not_asked_where_its_writer_leaves_nulls_out() -> None:
+    def asked() -> frozenset[str]:
+        raise AssertionError("nobody needs the sink")
+
+    shaping = Shaping(ColumnOptions(include=("id", "mail")), {}, None, None, asked)
+    assert len(shaping.shaped(upserts({"id": 1, "note": "x"}, meaning={LACKING: LACKING_NULL}))) == 1
+
+
+def test_sparse_rows_do_not_ask_the_source_again_and_again() -> None:
+    names = [f"c{number}" for number in range(12)]
+    catalogue = Catalogue("id", "note", *names)
+    shaping = Shaping(ColumnOptions(include=("id", *names)), {}, None, catalogue)
+    rows: list[Row] = [
+        {"id": bits, "note": "x"} | {name: "" for at, name in enumerate(names) if bits >> at & 1}
+        for bits in range(1000)
+    ]
+    assert len(shaping.shaped(upserts(*rows, *rows))) == 2000
+    assert catalogue.reads <= 1 + len(names)
+
+
+def test_a_column_that_the_sink_gets_later_is_missed_in_rows_that_passed_before() -> None:
+    present = ["id"]
+    shaping = Shaping(ColumnOptions(include=("id", "mail")), {}, None, None, lambda: frozenset(present))
+    assert len(shaping.shaped(upserts(RENAMED))) == 1
+    present.append("mail")
+    with pytest.raises(UndecodableError, match=WHY):
+        shaping.shaped(upserts(RENAMED))
+
+
+def test_a_row_is_not_refused_for_what_the_source_was_before_it_came() -> None:
+    class Older(Catalogue):
+        def again(self) -> SourceTypes:
+            return self.known()
+
+        def since(self, append_ms: int) -> SourceTypes:
+            assert append_ms == 0
+            raise UNREACHABLE
+
+    with pytest.raises(SourceTypesUnavailableError):
+        shaped({"id": 1, "note": "x", "new": 1}, Older("id", "mail", "note"))
+    with pytest.raises(SourceTypesUnavailableError):
+        shaped({"id": 1, "note": "x"}, Older("id", "note"))

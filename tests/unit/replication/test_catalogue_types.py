@@ -13,7 +13,7 @@ from headgate.databases.errors import DatabaseError
 from headgate.formats.change import CONNECTOR, Change, Operation
 from headgate.formats.expressions.declared import SourceTypesUnavailableError
 from headgate.replication import catalogue_types
-from headgate.replication.catalogue_types import AGAIN_SECONDS, PAUSE_SECONDS, TYPES_SECONDS, CatalogueTypes
+from headgate.replication.catalogue_types import AGAIN_SECONDS, CLOCKS_MS, PAUSE_SECONDS, TYPES_SECONDS, CatalogueTypes
 from headgate.replication.feed_parts import FeedParts
 from unit.tables.definitions import postgres_column, postgres_table
 
@@ -118,3 +118,21 @@ def test_a_task_asks_only_if_an_event_does_not_show_its_types(source: Source) ->
     assert kept("10.00")
     assert not kept("4.99")
     assert source.asked == ["shop.a"]
+
+
+def test_an_event_is_judged_by_what_was_read_after_it(source: Source) -> None:
+    source.tables["shop.a"] = table("text")
+    feed = CatalogueTypes(parts().spec, lambda: source.now, lambda: round(source.now * 1000) + 100_000)
+    known = feed.of("t.shop.a", "a", lambda: None)
+    first = known.known()
+    assert known.since(99_999 - CLOCKS_MS) is first, "it is older than the reading"
+    assert len(source.asked) == 1
+    with pytest.raises(SourceTypesUnavailableError, match=r"may be younger .* read again in 2 s"):
+        known.since(100_000)
+    source.now = AGAIN_SECONDS
+    assert known.since(10**12) is first, "whatever the clocks show, it was read while the event was there"
+    assert len(source.asked) == 2
+    source.now, source.silent = 2 * AGAIN_SECONDS, True
+    with pytest.raises(SourceTypesUnavailableError, match="may be younger"):
+        known.since(100_000)
+    assert known.again() is first

@@ -216,11 +216,8 @@ class FeedWork:
         try:
             spec = parse_feed(effect.spec)
         except FeedSpecError as error:  # trying again does not make it readable, and the feed could never be deleted
-            _log.error(
-                "feed %s is deleted, but what its sink and its change log keep for it is left, because the description cannot be read: %s",
-                effect.feed,
-                error,
-            )
+            why = "is deleted. What its sink and its change log keep for it stays, because it cannot be read"
+            _log.error("feed %s %s: %s", effect.feed, why, error)
             return FeedForgotten()
         try:
             with closing(open_sink(spec.sink)) as sink:

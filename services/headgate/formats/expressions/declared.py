@@ -99,6 +99,13 @@ class DeclaredTypes(Protocol):
         """The same, read again unless that was done just now: a value does not fit. As ``known`` if it fails."""
         ...
 
+    def since(self, append_ms: int) -> SourceTypes:
+        """The same, read after an event that the broker has appended then, by its clock.
+
+        Raises SourceTypesUnavailableError if they cannot be read now.
+        """
+        ...
+
 
 def is_doubtful(meaning: str, connector: str | None) -> bool:
     """Whether a schema leaves open what a column is."""
