@@ -46,8 +46,8 @@ def _is_in_with_null(expression: Expression) -> bool:
 
 def _expressions(spec: FeedSpec) -> Iterator[tuple[str, str]]:
     """Each option with an expression, and its text."""
-    places = [("", spec.where, spec.columns)]
-    places += [(f"tables.{pattern}.", own.where, own.columns) for pattern, own in spec.tables.items()]
+    tables = ((f"tables.{pattern}.", own.where, own.columns) for pattern, own in spec.tables.items())
+    places = (("", spec.where, spec.columns), *tables)
     for place, where, columns in places:
         if where is not None:
             yield f"{place}where", where

@@ -73,7 +73,7 @@ class AlteredTables:
         self._source, self._clock = source, clock
         self._copied: dict[SpanId, _Copied] = {}
         self.numbers: dict[SpanId, ColumnNumbers] = {}
-        """What identifies the columns of a table at the source, since it was opened."""
+        """What identifies the columns of a table at the source, since it was opened. Purged by ColumnWatch."""
         self._asked_again: dict[str, float] = {}
         """When a source that did not answer is asked again (monotonic seconds)."""
         self._proposes_again: dict[tuple[str, str], float] = {}
@@ -88,6 +88,7 @@ class AlteredTables:
         Where changes may be set aside, those that no alteration makes possible are, once the span has failed often
         enough. Raises SinkError, SourceError.
         """
+        self.numbers.pop(span.id, None)
         if not parts.spec.evolves_tables:
             return self._proposed(parts, span, claim)
         self._alter(parts, span, claim, positions)
@@ -95,14 +96,13 @@ class AlteredTables:
 
     def _alter(self, parts: FeedParts, span: Span, claim: Claim, positions: Positions) -> None:
         spec, plan = parts.spec, span.task.plan
-        self.numbers.pop(span.id, None)
         said = tables_said(self._source, spec, [plan])
         kept = _kept(parts.sink, claim)
         lake = _lake(parts.sink, claim, positions)
         numbers = self._numbers(spec, span, said)
         replaced = [] if numbers is None else kept.replaced(numbers)
         shape = spec_of(spec, plan).columns
-        if numbers is not None and numbers.columns and (shape.exclude or shape.mask):
+        if numbers is not None and numbers.columns and shape.hides:
             check_hidden(spec, plan, kept, numbers, parts.sink.check([claim.table])[claim.table].columns)
         if span.task.copy is not None and is_whole(span.task.copy.rows):
             self._begin_copy(span, claim, positions, numbers, is_renewed=bool(replaced))

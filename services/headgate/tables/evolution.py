@@ -198,7 +198,9 @@ def numbers_now(spec: FeedSpec, tables: Collection[str]) -> dict[str, dict[str, 
 def _numbers(source: Catalogue, name: str, shape: ColumnOptions) -> ColumnNumbers | None:
     found, exclude = source.column_numbers(name), shape.exclude or ()
     if found is not None:
-        excluded = {column: found.columns[column] for column in exclude if column in found.columns}
+        listed = shape.include is not None
+        hidden = [name for name in found.columns if (not shape.goes(name) if listed else name in exclude)]
+        excluded = {name: found.columns[name] for name in hidden}
         return ColumnNumbers(found.table, with_target_names(found.columns, shape), excluded)
     definition = source.definition(name) if exclude else None
     if definition is None:
@@ -216,12 +218,12 @@ def check_hidden(
     """
     shape, folded = spec_of(spec, plan).columns, {name.casefold() for name in there}
     for name in (column for column in numbers.columns if column.casefold() in folded):
-        former = kept.excluded.former_names(name, numbers, shape.exclude or ())
+        former = kept.excluded.former_names(name, numbers, _hidden_from(name, shape, kept, numbers))
         proven = [old for old, is_proven in former.items() if is_proven]
         if proven:
             raise NotAlteredError(
-                f"column {name} of table {plan.table} is at the source what was {proven[0]}, which columns.exclude "
-                f"leaves out. Add {shape.source(name)} to columns.exclude and keep {proven[0]} there"
+                f"column {name} of table {plan.table} is at the source what was {proven[0]}, which "
+                f"{_way_to_hide(shape, name, proven[0])}"
             )
     before = kept.numbers
     masked = {shape.target(name): name for name in shape.mask}
@@ -233,6 +235,30 @@ def check_hidden(
                 f"column {now} of table {plan.table} is at the source what was {name}, which is masked. Add "
                 f"{shape.source(now)} to columns.mask and keep {name} there"
             )
+
+
+def _hidden_from(name: str, shape: ColumnOptions, kept: KnownColumns, numbers: ColumnNumbers) -> Collection[str]:
+    """Columns of the source whose values must not arrive in the sink's column ``name``.
+
+    A list of columns to take may name a column that it did not name before. Only one that it named as another column
+    is not what it meant.
+    """
+    if shape.include is None:
+        return shape.exclude or ()
+    before, number = kept.numbers, numbers.columns[name]
+    if before is None or before.table != numbers.table or before.columns.get(name, number) == number:
+        return ()
+    return [column for column in kept.excluded.columns if not shape.goes(column)]
+
+
+def _way_to_hide(shape: ColumnOptions, name: str, old: str) -> str:
+    column = shape.source(name)
+    if shape.include is None:
+        return f"columns.exclude leaves out. Add {column} to columns.exclude and keep {old} there"
+    return (
+        f"columns.include does not name. Remove {column} from columns.include. If its values are to be at the sink, "
+        "give them another name there (columns.rename)"
+    )
 
 
 def check_replaced(spec: FeedSpec, plan: SpanPlan, replaced: Sequence[str]) -> None:
@@ -269,6 +295,8 @@ def fit_columns(spec: FeedSpec, plan: SpanPlan, said: Said, lake: AtLake | None 
         except RightsMissingError:
             raise
         except SinkRefusedError:  # such as for a view of one column, which must not hold up the others
+            if lake is not None:  # it takes its one commit, or nothing
+                raise
             return _one_by_one(spec, alteration, sink, known.sink)
     raise _others_alter(plan)
 
@@ -283,7 +311,7 @@ def _one_by_one(spec: FeedSpec, alteration: Alteration, before: SinkDefinition, 
             done += (statement,) if _is_executed(spec, alone, before, sink, None) else ()
         except SinkRefusedError as error:
             refusals.append(f"{statement} was refused by the sink, so run it yourself: {error}")
-    return msgspec.structs.replace(alteration, statements=tuple(done), refusals=tuple(refusals))
+    return msgspec.structs.replace(alteration, statements=tuple(done), columns=(), refusals=tuple(refusals))
 
 
 def _others_alter(plan: SpanPlan) -> SinkUnavailableError:

@@ -253,6 +253,38 @@ def test_a_hidden_column_does_not_arrive_under_the_name_of_another_one(
 
 
 @pytest.mark.usefixtures("asked")
+def test_a_column_that_is_not_included_does_not_arrive_under_the_name_of_one_that_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sink = Sink(KnownColumns(applied=("c", "id")).with_numbers(ColumnNumbers("16", {"id": 1, "c": 2}, {"ssn": 9})))
+    agent = Agent(monkeypatch, ColumnNumbers("16", {"id": 1, "c": 9}, {"ssn": 2}))
+    agent.columns = {"include": ["id", "c"]}
+    for copy in (None, "r1"):
+        with pytest.raises(NotAlteredError, match=r"what was ssn, which columns\.include does not name\. Remove c"):
+            agent.claim(sink, copy)
+    agent.columns = {"include": ["id"]}
+    agent.numbers = ColumnNumbers("16", {"id": 1}, {"c": 9, "ssn": 2})
+    agent.claim(sink)
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_column_that_is_included_later_is_what_the_list_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = Sink(KnownColumns(applied=("c", "id")).with_numbers(ColumnNumbers("16", {"id": 1}, {"ssn": 9})))
+    agent = Agent(monkeypatch, ColumnNumbers("16", {"id": 1, "c": 9}))
+    agent.columns = {"include": ["id", "c"]}
+    agent.claim(sink)
+
+
+def test_columns_are_not_watched_any_more_once_the_feed_does_not_evolve(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent(monkeypatch, BEFORE)
+    agent.claim(Sink())
+    assert TASK.id in agent.altered.numbers
+    monkeypatch.setattr(altered_tables, "proposed_columns", lambda *_: "")
+    agent.proposed("dbname=y")
+    assert agent.altered.numbers == {}
+
+
+@pytest.mark.usefixtures("asked")
 def test_a_replaced_column_stops_the_table_until_all_rows_were_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     sink, agent = Sink(FILLED), Agent(monkeypatch, AFTER)
     monkeypatch.setattr(altered_tables, "restore_columns", lambda *_, **__: ())
