@@ -6,7 +6,8 @@ which PostgreSQL identifies columns (docs/adr/0115). A table that stays at its a
 """
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping, MutableMapping
 from typing import Final
 
 from headgate.agent.core.executor import SpanId
@@ -14,6 +15,7 @@ from headgate.agent.core.span.inputs import SentBack
 from headgate.agent.core.span.states import Span
 from headgate.config.feed import FeedSpec
 from headgate.records.name_lists import shown_names
+from headgate.replication.altered_tables import SOURCE_PAUSE_SECONDS
 from headgate.replication.feed_parts import feed_of
 from headgate.replication.span_table import SpanTable
 from headgate.replication.topic_watch import OPEN
@@ -37,36 +39,60 @@ Numbers = Callable[[FeedSpec, Collection[str]], Mapping[str, Mapping[str, int]]]
 class ColumnWatch:
     """For all spans of an executor; ``look`` is the pool's, all else the control thread's."""
 
-    def __init__(self, table: SpanTable, opened: Mapping[SpanId, ColumnNumbers], read: Numbers, now: float) -> None:
+    def __init__(
+        self,
+        table: SpanTable,
+        opened: MutableMapping[SpanId, ColumnNumbers],
+        read: Numbers,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """``opened``: what identified the columns of each span when it was opened; others are not watched."""
-        self._table, self._opened, self._read = table, opened, read
-        self._looked_at = now
+        self._table, self._opened, self._read, self._clock = table, opened, read, clock
+        self._looked_at = clock()
+        self._is_looking = False
+        self._asked_again: dict[str, float] = {}
+        """When a source that did not answer is asked again (monotonic seconds)."""
 
     def is_due(self, now: float) -> bool:
-        """Whether a check is due, which then counts as started."""
-        if now - self._looked_at < COLUMNS_SECONDS or not self._watched():
+        """Whether a check is due, which then counts as started. None is while one runs: a source may be slow."""
+        if self._is_looking or now - self._looked_at < COLUMNS_SECONDS:
             return False
         self._looked_at = now
-        return True
+        for span in [*self._opened]:
+            if self._table.get(span) is None:  # it has left the agent
+                self._opened.pop(span, None)
+        self._is_looking = bool(self._watched())
+        return self._is_looking
 
     def _watched(self) -> list[tuple[Span, ColumnNumbers]]:
         return [
             (span, numbers)
             for span in self._table.all()
-            if span.phase in OPEN and (numbers := self._opened.get(span.id)) is not None
+            if span.phase in OPEN
+            and (numbers := self._opened.get(span.id)) is not None
+            and feed_of(span.task.spec).evolves_tables
         ]
 
     def look(self) -> None:
         """Send spans back whose columns are others under the same names. Their next claim decides what to do."""
+        try:
+            self._look()
+        finally:
+            self._is_looking = False
+
+    def _look(self) -> None:
         by_source: dict[str, list[tuple[Span, ColumnNumbers]]] = {}
         for span, numbers in self._watched():
             database = feed_of(span.task.spec).source.database
             if database is not None:
                 by_source.setdefault(database.model_dump_json(), []).append((span, numbers))
-        for watched in by_source.values():
+        for source, watched in by_source.items():
+            if self._clock() < self._asked_again.get(source, 0.0):
+                continue
             try:
                 found = self._read(feed_of(watched[0][0].task.spec), {numbers.table for _, numbers in watched})
             except SourceError as error:
+                self._asked_again[source] = self._clock() + SOURCE_PAUSE_SECONDS
                 _log.info("looking for columns that were replaced: %s", error)
                 continue
             for span, numbers in watched:

@@ -70,6 +70,9 @@ those that do not answer. Threads that are not needed are not started."""
 _SOURCE: Final = "source"
 """Whose share of the threads it is when all topics are checked at once."""
 
+_COLUMNS: Final = "columns"
+"""The same when columns are: databases are asked, of which one may be silent, and topics must not wait for it."""
+
 _COPIES: Final = "copies"
 """Whose share of the threads it is when rows are copied: that takes half a minute, and claims must not wait for it."""
 
@@ -115,7 +118,7 @@ class SpanLifecycle:
         self._checked_at: dict[str, float] = {}
         self.change_logs = ChangeLogFollower(table, log, self._ask_neighbours)
         self._topics = TopicWatch(table, partial(topic_ids, source), time.monotonic())
-        self._columns = ColumnWatch(table, self._altered.numbers, numbers_now, time.monotonic())
+        self._columns = ColumnWatch(table, self._altered.numbers, numbers_now)
         table.performers[Open] = lambda span, _: self._call(span, self._open, _share_of(span))
         table.performers[Settle] = lambda span, _: self._call(span, self._settle)
         table.performers[Seal] = lambda span, _: self._call(span, self._seal)
@@ -135,7 +138,7 @@ class SpanLifecycle:
         if self._topics.is_due(now):
             self._pool.submit(_SOURCE, self._topics.look)
         if self._columns.is_due(now):
-            self._pool.submit(_SOURCE, self._columns.look)
+            self._pool.submit(_COLUMNS, self._columns.look)
         recovered, due = self.silent_sinks.recovered(), self.silent_sinks.due()
         for span in self._table.all():
             if span.retry_at is None:

@@ -8,6 +8,7 @@ import pytest
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.states import Phase
 from headgate.config.feed import FeedSpec
+from headgate.replication.altered_tables import SOURCE_PAUSE_SECONDS
 from headgate.replication.column_watch import COLUMNS_SECONDS, ColumnWatch
 from headgate.replication.span_table import SpanTable
 from headgate.sinks.known_columns import ColumnNumbers
@@ -50,8 +51,9 @@ class Watched:
 
     def __init__(self, table: SpanTable, lifecycle: Restarts) -> None:
         self.table, self.source, self.restarted = table, Source(), lifecycle.restarted
+        self.now = 0.0
         self.opened: dict[SpanId, ColumnNumbers] = {}
-        self.watch = ColumnWatch(table, self.opened, self.source.read, 0.0)
+        self.watch = ColumnWatch(table, self.opened, self.source.read, lambda: self.now)
 
     def open(self, numbers: ColumnNumbers = BEFORE, name: str = "s", feed: str = "") -> SpanId:
         span = is_open(self.table, {0: 5}, name, spec=feed or spec("d"), topic=name)
@@ -120,7 +122,32 @@ def test_each_source_is_asked_once_and_one_that_is_silent_holds_up_no_other(watc
     assert not watched.watch.is_due(COLUMNS_SECONDS - 1)
     assert watched.watch.is_due(COLUMNS_SECONDS)
     assert not watched.watch.is_due(COLUMNS_SECONDS + 1)
+    assert not watched.watch.is_due(2 * COLUMNS_SECONDS), "one is running"
     watched.watch.look()
     asked = sorted(watched.source.asked, key=str)
     assert asked == [("dbname=d", frozenset({"16", "17"})), ("dbname=e", frozenset({"16"}))]
     assert watched.restarted == ["column a is another one at the source by now"]
+
+
+def test_a_source_that_does_not_answer_is_not_asked_by_each_check(watched: Watched) -> None:
+    watched.open()
+    watched.source.silent.add("dbname=d")
+    watched.watch.look()
+    watched.now = SOURCE_PAUSE_SECONDS - 1
+    watched.watch.look()
+    assert len(watched.source.asked) == 1
+    watched.now = SOURCE_PAUSE_SECONDS
+    watched.watch.look()
+    assert len(watched.source.asked) == 2
+    assert watched.watch.is_due(COLUMNS_SECONDS), "no check is running any more"
+
+
+def test_only_tables_that_are_evolved_and_here_are_watched(watched: Watched) -> None:
+    span = watched.open(feed=spec("d").replace("evolve", "create"))
+    gone = SpanId("f", "gone")
+    watched.opened[gone] = BEFORE
+    watched.source.numbers["16"] = {"id": 1, "a": 9, "b": 3}
+    assert not watched.watch.is_due(COLUMNS_SECONDS)
+    assert watched.opened.keys() == {span}
+    watched.watch.look()
+    assert (watched.source.asked, watched.restarted) == ([], [])
