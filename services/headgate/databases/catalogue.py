@@ -101,6 +101,11 @@ class TableForm(msgspec.Struct, Generic[C, K], frozen=True):
         """Columns that may be NULL and have a default."""
         return tuple(column.name for column in self.columns if column.is_nullable and column.default is not None)
 
+    @property
+    def filled(self) -> frozenset[str]:
+        """Columns that have a value where none is given."""
+        return frozenset(column.name for column in self.columns if column.default is not None)
+
 
 class TableDefinition(msgspec.Struct, Generic[C, K], frozen=True, kw_only=True):
     """A table with what only a statement that creates it needs. ``schema``: the database of a MySQL or MariaDB table.

@@ -43,7 +43,7 @@ from headgate.tables.evolution import (
 from headgate.tables.missing import Said
 from headgate.tables.proposed_columns import proposed_columns
 
-__all__ = ["AlteredTables"]
+__all__ = ["AlteredTables", "fed_columns"]
 
 TRIES_UNALTERED: Final = 1
 """A value that was refused is tried once more though there is nothing to alter: another agent may have just done it."""
@@ -261,6 +261,12 @@ def _sink_of(spec: FeedSpec) -> str:
 
 def _kept(sink: Sink, claim: Claim) -> KnownColumns:
     return sink.known_columns(claim) if isinstance(sink, ColumnKeepingSink) else KnownColumns()
+
+
+def fed_columns(sink: Sink, claim: Claim) -> frozenset[str]:
+    """Columns of the sink that the source is known to have had. Raises SinkError."""
+    numbers = _kept(sink, claim).numbers
+    return frozenset() if numbers is None else frozenset(numbers.columns)
 
 
 def _keep(sink: Sink, claim: Claim, positions: Positions, kept: KnownColumns, numbers: ColumnNumbers | None) -> None:

@@ -102,7 +102,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """``rows`` is what a request names (records/row_copies.py), ``positions`` the positions of the claimed span.
 
     ``key``: the columns by which the sink finds rows. ``among``: what the feed calls the table among several of its
-    topic; None where the topic has one.
+    topic; None where the topic has one. ``filled``: see paired_tables.SinkTable.
     """
 
     spec: str
@@ -112,6 +112,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     key: tuple[str, ...]
     among: str | None
     rows: str
+    filled: frozenset[str] = frozenset()
 
 
 class CopyReached(msgspec.Struct, frozen=True):
@@ -357,8 +358,10 @@ def _planned(order: Order, feed: FeedSpec, source: RowSource, said: Callable[[st
     with open_target_rows(feed.sink) as sink:
         equality, takes = functools.partial(sink.equality, plan.table), takes_of(feed)
         folds = feed.sink.type in IGNORING_CASE
-        target = SinkTable(plan.table, key, sink.columns(plan.table), equality, takes, ignores_case=folds)
+        target = SinkTable(plan.table, key, sink.columns(plan.table), equality, takes, folds, order.filled)
         paired = pair_table(source, table, target, shape, rows)
+    for doubt in paired.doubts:
+        _log.warning("table %s: %s", plan.table, doubt)
     bits = [column for column, kind in paired.columns.items() if kind in BITS_AS_TEXT[connector]]
     kinds = paired.columns if is_lake else dict.fromkeys(bits, "string")
     declared = declared_texts(feed.for_table(plan.topic, order.among), source, table, paired, rows)

@@ -36,7 +36,7 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import Log
 from headgate.records.control import Positions, TaskState
 from headgate.records.row_copies import is_by_ranges
-from headgate.replication.altered_tables import AlteredTables
+from headgate.replication.altered_tables import AlteredTables, fed_columns
 from headgate.replication.change_logs import ChangeLogFollower
 from headgate.replication.column_watch import ColumnWatch
 from headgate.replication.feed_parts import FeedIncarnation, FeedParts, feed_of, server_of_feed
@@ -264,13 +264,15 @@ class SpanLifecycle:
         plan, spec = span.task.plan, span.task.spec
         said = tables_said(self._source, feed_of(spec), [plan])
         with self._asked(span) as parts:
-            key = parts.sink.check([claim.table])[claim.table].key
+            shape = parts.sink.check([claim.table])[claim.table]
+            filled = shape.filled - fed_columns(parts.sink, claim)
         work = Order(
             spec=spec,
             plan=plan,
             claim=claim,
             positions=positions,
-            key=key,
+            key=shape.key,
+            filled=filled,
             among=source_table_of(span.task),
             rows=order.rows,
         )

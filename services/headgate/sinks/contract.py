@@ -171,6 +171,7 @@ class TableShape(msgspec.Struct, frozen=True):
     ``fires``: what the sink does by itself on our writes and may make of a row another one, as ``trigger NAME``.
     ``defaults``: columns that may be NULL and have a default. ``is_missing``: it does not exist, and the sink creates
     it when an agent takes it (``Preparing``). ``generated``: columns that the sink computes; none of ``columns``.
+    ``filled``: columns that have a value where none is given.
     """
 
     table: str
@@ -181,6 +182,7 @@ class TableShape(msgspec.Struct, frozen=True):
     defaults: tuple[str, ...] = ()
     is_missing: bool = False
     generated: frozenset[str] = frozenset()
+    filled: frozenset[str] = frozenset()
 
 
 class SinkError(Exception):

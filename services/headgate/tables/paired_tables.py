@@ -62,7 +62,8 @@ class SinkTable(msgspec.Struct, frozen=True):
 
     ``equality``: columns → by which rule each treats two texts as one (RowSource.equality). ``takes``: (the source's
     type, the sink's) → whether values are copied from one into the other. ``ignores_case``: columns are found whatever
-    the case of their names.
+    the case of their names. ``filled``: columns that the sink fills by itself, as far as nothing shows that the source
+    has ever had them.
     """
 
     name: str
@@ -71,12 +72,13 @@ class SinkTable(msgspec.Struct, frozen=True):
     equality: Callable[[Sequence[str]], tuple[str | None, ...]]
     takes: Callable[[str, str], bool]
     ignores_case: bool = False
+    filled: frozenset[str] = frozenset()
 
 
 class PairedTable(msgspec.Struct, frozen=True):
     """``columns``: the source's name → bare type of each column that goes to the sink. ``key`` has the sink's names.
 
-    ``computed``: columns that the feed computes and the sink has.
+    ``computed``: columns that the feed computes and the sink has. ``doubts``: what a user should know, as sentences.
     """
 
     columns: dict[str, str]
@@ -84,6 +86,7 @@ class PairedTable(msgspec.Struct, frozen=True):
     key: tuple[str, ...]
     source_key: tuple[str, ...]
     forms: tuple[KeyForm, ...]
+    doubts: tuple[str, ...] = ()
 
 
 def table_to_copy(spec: FeedSpec, plan: SpanPlan, source: RowSource, said: Callable[[str], str | None]) -> str:
@@ -100,7 +103,7 @@ def pair_table(source: RowSource, table: str, sink: SinkTable, shape: ColumnOpti
     """What of ``table``, which is the source's, is copied. Raises RowSourceError where rows cannot be copied."""
     ours = source.logged(table)
     own = _own_names(sink, ours, shape)
-    _check_complete(sink, source.columns(table), own, shape)
+    doubts = _check_complete(sink, ours, own, shape)
     columns = _common(sink, ours, own, shape)
     key = _key(sink, rows, own)
     source_key = tuple(own[column] for column in key)
@@ -108,7 +111,7 @@ def pair_table(source: RowSource, table: str, sink: SinkTable, shape: ColumnOpti
     if rows.keys is None and rows.delete:
         _check_equality(sink.name, key, forms, source.equality(table, source_key), sink.equality(key))
     computed = tuple(name for name in shape.set if name in sink.columns)
-    return PairedTable(columns, computed, key, source_key, forms)
+    return PairedTable(columns, computed, key, source_key, forms, doubts)
 
 
 def _check_equality(
@@ -161,10 +164,13 @@ def _own_names(sink: SinkTable, source: Mapping[str, str], shape: ColumnOptions)
     return found
 
 
-def _check_complete(sink: SinkTable, source: Mapping[str, str], own: Mapping[str, str], shape: ColumnOptions) -> None:
+def _check_complete(
+    sink: SinkTable, source: Mapping[str, str], own: Mapping[str, str], shape: ColumnOptions
+) -> tuple[str, ...]:
     """Raise RowSourceError where a column of the sink would be NULL in copied rows, because the source has renamed it.
 
-    A column that the source has dropped stays at the sink without values, as in changes.
+    A column that the source has dropped stays at the sink without values, as in changes. One that the sink fills is
+    its own, such as the time at which a row was loaded: that is only said.
     """
     gone = [name for name in sink.columns if name not in {*own, *source, *shape.set}]
     wanted = [column for column in shape.include or () if shape.goes(column) and shape.target(column) in gone]
@@ -176,14 +182,21 @@ def _check_complete(sink: SinkTable, source: Mapping[str, str], own: Mapping[str
         )
     there = set(own.values())
     fresh = [column for column in source if shape.goes(column) and column not in there]
+    doubts: list[str] = []
     for name in gone:
         alike = [column for column in fresh if sink.takes(source[column], sink.columns[name])]
-        if alike:
+        if alike and name in sink.filled:
+            doubts.append(
+                f"column {name} gets its default, and {shown_names(alike)} of the source is not copied, because the "
+                f"sink does not have it. If it was renamed, rename {name} at the sink, too, and copy the rows again"
+            )
+        elif alike:
             raise RowSourceError(
                 f"the sink has column {name}, which the source does not have, and the source has {shown_names(alike)}, "
                 f"which the sink does not have. If it was renamed, rename {name} at the sink, too. Otherwise add "
                 f"{shown_names(alike)} at the sink, or leave it out (columns.exclude). Copied rows would lack values"
             )
+    return tuple(doubts)
 
 
 def _common(sink: SinkTable, source: Mapping[str, str], own: Mapping[str, str], shape: ColumnOptions) -> dict[str, str]:

@@ -140,7 +140,7 @@ def _check(spec: FeedSpec, plan: SpanPlan, source: RowSource, said: Said, there:
                 raise RowSourceError(_HAS_ROWS)
             equality = partial(at_sink.equality, plan.table)
             folds = own.sink.type in IGNORING_CASE
-            sink = SinkTable(plan.table, key, at_sink.columns(plan.table), equality, takes, ignores_case=folds)
+            sink = SinkTable(plan.table, key, at_sink.columns(plan.table), equality, takes, folds, there.filled)
             paired = pair_table(source, table, sink, own.columns, rows)
     first = source.next_bound(table, paired.source_key, None, 1)
     if first is not None:  # only reading shows whether the user may read, and whether every column can be

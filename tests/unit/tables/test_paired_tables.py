@@ -13,14 +13,23 @@ from headgate.tables.paired_tables import PairedTable, SinkTable, is_taken, pair
 
 
 def paired(
-    source: Mapping[str, str], sink: Mapping[str, str], key: str = "id", *, ignores_case: bool = False, **columns: Any
+    source: Mapping[str, str],
+    sink: Mapping[str, str],
+    key: str = "id",
+    *,
+    ignores_case: bool = False,
+    filled: frozenset[str] = frozenset(),
+    logged: Mapping[str, str] | None = None,
+    **columns: Any,
 ) -> PairedTable:
     def forms(_table: str, key: Sequence[str]) -> tuple[KeyForm, ...]:
         assert set(key) <= source.keys()
         return tuple(KeyForm.INTEGER for _ in key)
 
-    rows = cast("RowSource", SimpleNamespace(columns=lambda _: source, logged=lambda _: source, key_forms=forms))
-    target = SinkTable("t", (key,), sink, lambda key: tuple(None for _ in key), is_taken, ignores_case=ignores_case)
+    rows = cast(
+        "RowSource", SimpleNamespace(columns=lambda _: source, logged=lambda _: logged or source, key_forms=forms)
+    )
+    target = SinkTable("t", (key,), sink, lambda key: tuple(None for _ in key), is_taken, ignores_case, filled)
     return pair_table(rows, "s.t", target, ColumnOptions.model_validate(columns), RowCopy(keys=None))
 
 
@@ -60,6 +69,21 @@ def test_a_column_that_cannot_be_the_other_one_is_dropped_or_new() -> None:
     assert left_out.columns == {"id": "int4"}
     computed = paired({"id": "int4", "new": "text"}, {"id": "int4", "old": "text", "new": "text"}, set={"old": "'x'"})
     assert computed.columns == {"id": "int4", "new": "text"}
+
+
+def test_a_column_that_the_sink_fills_is_its_own() -> None:
+    source, sink = {"id": "int4", "new": "timestamp"}, {"id": "int4", "loaded_at": "timestamp"}
+    found = paired(source, sink, filled=frozenset({"loaded_at"}))
+    assert found.columns == {"id": "int4"}
+    assert len(found.doubts) == 1
+    assert found.doubts[0].startswith("column loaded_at gets its default, and new of the source is not copied")
+    with pytest.raises(RowSourceError, match="the sink has column loaded_at"):
+        paired(source, sink)
+
+
+def test_a_column_that_changes_do_not_bring_is_not_taken_for_a_renamed_one() -> None:
+    source, sink = {"id": "int4", "computed": "text"}, {"id": "int4", "old": "text"}
+    assert paired(source, sink, logged={"id": "int4"}).columns == {"id": "int4"}
 
 
 def test_a_column_that_include_names_must_be_at_the_source() -> None:

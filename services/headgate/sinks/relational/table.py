@@ -56,6 +56,8 @@ class Table(msgspec.Struct, Generic[C], frozen=True):
     """The rows that are written, where they are not all. ``columns`` and ``key`` are those of the whole table."""
     part_number: int | None = None
     """Their value in the slice's column, if that has integers."""
+    filled: frozenset[str] = frozenset()
+    """Columns that have a value where none is given."""
 
     @property
     def rows(self) -> str:
@@ -78,7 +80,14 @@ class Table(msgspec.Struct, Generic[C], frozen=True):
         hidden = None if self.part is None else self.part.column
         declared = {column: str(described) for column, described in self.columns.items() if column != hidden}
         return TableShape(
-            name, declared, self.row_key, self.secondary_unique, fires, self.nullable_defaults, generated=self.generated
+            name,
+            declared,
+            self.row_key,
+            self.secondary_unique,
+            fires,
+            self.nullable_defaults,
+            generated=self.generated,
+            filled=self.filled,
         )
 
 

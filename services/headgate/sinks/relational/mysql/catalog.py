@@ -177,6 +177,7 @@ def _described(
         spelling, database, relation, identifier, columns, form.generated, key, folding, secondary, version,
         form.nullable_defaults, part=slice_of(spelling),
         part_number=part.number if part is not None and integers is not None else None,
+        filled=form.filled,
     )  # fmt: skip
     if len(table.name) > SPELLING_CHARACTERS_MAX:
         shorter = "database whose name is shorter or has no dots"

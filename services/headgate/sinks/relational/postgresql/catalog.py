@@ -178,6 +178,7 @@ def load_table(session: PostgresSinkSession, name: str, keyless: bool = False) -
         spelling, schema, relation, identifier, columns, form.generated, key, folding, secondary, version,
         form.nullable_defaults, equalities, identifier if kind == "p" else f"ONLY {identifier}", part,
         part.number if part is not None and integers is not None else None,
+        filled=form.filled,
     )  # fmt: skip
     check_slice(
         table,
