@@ -256,7 +256,7 @@ def _way_to_hide(shape: ColumnOptions, name: str, old: str) -> str:
     if shape.include is None:
         return f"columns.exclude leaves out. Add {column} to columns.exclude and keep {old} there"
     return (
-        f"columns.include does not name. Remove {column} from columns.include. If its values are to be at the sink, "
+        f"columns.include does not name. Remove {column} from columns.include. If the sink needs its values, "
         "give them another name there (columns.rename)"
     )
 

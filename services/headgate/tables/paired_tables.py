@@ -170,7 +170,7 @@ def _check_complete(
     """Raise RowSourceError where a column of the sink would be NULL in copied rows, because the source has renamed it.
 
     A column that the source has dropped stays at the sink without values, as in changes. One that the sink fills is
-    its own, such as the time at which a row was loaded: that is only said.
+    its own, such as the time at which a row was loaded: that is only a doubt.
     """
     gone = [name for name in sink.columns if name not in {*own, *source, *shape.set}]
     wanted = [column for column in shape.include or () if shape.goes(column) and shape.target(column) in gone]

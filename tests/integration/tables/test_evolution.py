@@ -27,6 +27,7 @@ from headgate.tables.evolution import (
     ResyncNeededError,
     add_columns,
     fit_columns,
+    numbers_now,
     restore_columns,
     source_numbers,
 )
@@ -473,6 +474,23 @@ def test_postgresql_alone_tells_that_a_column_was_dropped_and_added_again(pair: 
     assert numbers is not None
     assert now is not None
     assert KnownColumns(applied=("a", "id"), numbers=numbers).replaced(now) == ["a"]
+
+
+@pairs((PG, PG))
+def test_the_numbers_of_open_tables_show_names_that_are_others_by_now(pair: Pair) -> None:
+    table, feed = pair.source.name, pair.feed()
+    pair.source.execute(f"ALTER TABLE {table} ADD COLUMN a int, ADD COLUMN b int, ADD COLUMN c int")
+    opened = numbers_of(feed, pair)
+    assert numbers_now(feed, {opened.table, "1"}) == {opened.table: opened.columns}
+    pair.source.execute(f"ALTER TABLE {table} RENAME COLUMN a TO x")
+    pair.source.execute(f"ALTER TABLE {table} RENAME COLUMN b TO a")
+    pair.source.execute(f"ALTER TABLE {table} RENAME COLUMN x TO b")
+    pair.source.execute(f"ALTER TABLE {table} DROP COLUMN c, ADD COLUMN c int")
+    before, now = opened.columns, numbers_now(feed, [opened.table])[opened.table]
+    assert (now["a"], now["b"]) == (before["b"], before["a"])
+    assert now["c"] > max(before.values())
+    pair.source.execute(f"DROP TABLE {table}")
+    assert numbers_now(feed, [opened.table]) == {}
 
 
 TYPES: Final = {
