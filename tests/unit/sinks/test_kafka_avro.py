@@ -10,9 +10,11 @@ import pytest
 
 from fixtures.registry_server import Registering, RegistryServer
 from headgate.config.columns import ColumnOptions
+from headgate.config.expressions import Kind
 from headgate.config.registry_spec import RegistrySpec
 from headgate.formats import debezium_json, schema_registry
 from headgate.formats.change import ABSENT, Change, ChangeError, Operation, Row
+from headgate.formats.expressions.declared import SourceColumn, SourceTypes
 from headgate.formats.shaping import Shaping
 from headgate.replication.sink_failures import failure_of
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
@@ -209,6 +211,36 @@ def test_rows_are_written_as_the_feed_shapes_them(server: RegistryServer, regist
     assert found == {"id": 1, "title": "ann", "note": None, "kind": "x", "double": 14, "day": 20455}
     assert isinstance(part, dict)
     assert int.from_bytes(part["value"], "big") == 175 * 10 ** (part["scale"] - 2)
+
+
+class Declared:
+    """The source's catalogue: the texts of column ``price`` are decimals."""
+
+    def known(self) -> SourceTypes:
+        return TYPES
+
+    def again(self) -> SourceTypes:
+        return TYPES
+
+
+TYPES = SourceTypes({"price": SourceColumn(Kind.NUMERIC)})
+
+
+def test_masks_of_the_feed_and_computed_columns_fit_tables_that_lack_the_masked_column(
+    server: RegistryServer, registry: Registering
+) -> None:
+    columns = ColumnOptions.model_validate(
+        {"mask": {"mail": {"constant": "x"}, "phone": {"keep_last": 2}}, "set": {"twice": "price * 2"}}
+    )
+    meaning = MEANING | {"price": "string"}
+    with_mail, without = (
+        change(ROW | {"price": "1.5", "mail": "m"}, meaning | {"mail": "string"}),
+        change(ROW | {"price": "1.5"}, meaning),
+    )
+    shaped = Shaping(columns, {}, None, Declared()).shaped([with_mail, without])
+    found = [registry.read(records(server).encode(each)[0][1] or b"") for each in shaped]
+    twice = {"scale": 1, "value": b"\x1e"}
+    assert found == [ROW | {"price": "1.5", "mail": "x", "twice": twice}, ROW | {"price": "1.5", "twice": twice}]
 
 
 def test_schemas_are_remembered_up_to_a_bound(
