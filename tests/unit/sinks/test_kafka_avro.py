@@ -254,9 +254,12 @@ def test_schemas_are_remembered_up_to_a_bound(
         meaning = MEANING | {f"c{number}": "int32"}
         AvroRecords(registered, topic, plans).encode(change(ROW | {f"c{number}": 1}, meaning))
 
+    encode("copy.orders", 0)
+    first = {content: plan.schema for content, plan in plans._plans.items()}
     for number in range(10):
         encode("copy.orders", 0)
         encode(f"copy.other{number}", number)
+    assert all(plans._plans[content].schema is schema for content, schema in first.items()), "none was made again"
     kept = list(plans._plans)
     assert [topic for topic, *_ in kept] == [
         "copy.other8", "copy.other8", "copy.orders", "copy.orders", "copy.other9", "copy.other9",
