@@ -1,5 +1,6 @@
 """What is Iceberg's own: which files are rewritten, other jobs' commits, and tables that are refused."""
 
+import re
 import signal
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -316,3 +317,31 @@ def test_a_table_whose_files_are_of_another_format_is_refused(bench: IcebergBenc
         transaction.set_properties({"write.format.default": "PARQUET"})
     bench.sink.writer().apply(batch_of(claim, 5, upsert(5, 1, "a")))
     assert bench.rows() == {1: "a"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("write.parquet.row-group-limit", "0"),
+        ("write.parquet.row-group-limit", "many"),
+        ("write.parquet.page-size-bytes", "many"),
+        ("write.parquet.compression-level", "best"),
+        ("write.target-file-size-bytes", "1 GB"),
+        ("write.metadata.metrics.default", "some"),
+        ("write.metadata.metrics.column.value", "truncate(0)"),
+        ("commit.retry.min-wait-ms", "soon"),
+    ],
+)
+def test_a_property_that_the_library_cannot_read_is_refused(bench: IcebergBench, name: str, text: str) -> None:
+    """Whether it is seen by the check, or has come later, with the claim or with a batch."""
+    claim = claim_of(bench, 1)
+    bench.sink.claim(claim)
+    with bench.native.transaction() as transaction:
+        transaction.set_properties({name: text})
+    refused = rf"table shop\.orders has the property {re.escape(name)}='{re.escape(text)}'.*UNSET"
+    with pytest.raises(SinkRefusedError, match=refused):
+        bench.sink.check([bench.table])
+    with pytest.raises(SinkRefusedError, match=refused):
+        bench.sink.claim(claim_of(bench, 2))
+    with pytest.raises(SinkRefusedError, match=refused):
+        bench.sink.writer().apply(batch_of(claim, 5, upsert(5, 1, "a")))

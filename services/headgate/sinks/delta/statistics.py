@@ -21,7 +21,7 @@ COLUMNS: Final = "delta.dataSkippingStatsColumns"
 _OURS: Final = "headgate.statistics"
 """The property that marks the list as Headgate's: the number of columns that it is of, and the list itself.
 
-If one of them differs, somebody else has changed which columns have statistics. Then no column is added: files that
+If one of them differs, another writer has changed which columns have statistics. Then no column is added: files that
 exist lack statistics of it, and Arrow takes these for NULL."""
 
 _FIRST: Final = "delta.dataSkippingNumIndexedCols"

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["with_right_bounds"]
+__all__ = ["MODE", "with_right_bounds"]
 
 MODE: Final = "write.metadata.metrics.column."
 """The property that sets which metrics of a column are collected, before the column's name."""

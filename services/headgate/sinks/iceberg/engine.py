@@ -28,6 +28,7 @@ from headgate.sinks.iceberg.exact_table import ExactTable
 from headgate.sinks.iceberg.files import same_file
 from headgate.sinks.iceberg.other_tables import other_tables
 from headgate.sinks.iceberg.partitions import RULES, UNCHANGED, fields_of
+from headgate.sinks.iceberg.properties import check_properties
 from headgate.sinks.iceberg.rewriting import Rewriting
 from headgate.sinks.iceberg.table_files import needed_files, older_files
 from headgate.sinks.iceberg.transaction import OneTransaction, move
@@ -144,6 +145,7 @@ class Table:
                 f"table {name} has the property {FILE_FORMAT}={format_}, and pyiceberg only writes {_PARQUET}. "
                 "Unset it: a table may have files of several formats"
             )
+        check_properties(name, self._handle.properties)
 
     def transaction(self, app_id: str) -> int | None:
         """See Table. It is a property."""
@@ -288,6 +290,7 @@ class Table:
 
         Those of one whose answer is lost stay: it may have landed.
         """
+        check_properties(".".join(self._handle.name()), self._handle.properties)
         transaction = OneTransaction(self._handle)
         try:
             yield transaction
