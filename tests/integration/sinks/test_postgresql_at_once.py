@@ -35,7 +35,7 @@ class Bench:
         self.sink = PostgresSink(RelationalSettings(dsn))
         self.writer = self.sink.writer()
         self.began = 0
-        session = at_once.PostgresSession
+        session = at_once.PostgresSinkSession
         begin = session.begin_with
 
         def counted(*given: object) -> object:

@@ -434,8 +434,8 @@ def test_a_row_its_delete_and_its_tombstone_have_the_same_key(server: RegistrySe
         return msgspec.json.encode({"schema": schema, "payload": {"op": op, "before": before, "after": after}})
 
     values = [value("c", None, row), value("d", row, None)]
-    changes = debezium_json.Decoder().decode_batch([key] * 2, values, [0] * 2, [0, 1], [0] * 2)
-    changes += debezium_json.Decoder().decode_batch([key], [None], [0], [7], [0])
+    changes = debezium_json.DebeziumJsonDecoder().decode_batch([key] * 2, values, [0] * 2, [0, 1], [0] * 2)
+    changes += debezium_json.DebeziumJsonDecoder().decode_batch([key], [None], [0], [7], [0])
     columns = ColumnOptions.model_validate({"rename": {"id": "number"}, "set": {"n": "part * 2"}})
     encoder = records(server)
     keys = [encoder.encode(each)[0][0] for each in Shaping(columns, {}).shaped(changes)]
