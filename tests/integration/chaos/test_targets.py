@@ -240,6 +240,17 @@ def test_the_commit_of_a_batch_that_is_tried_in_parts_is_noted(shop: Shop) -> No
     assert shop.findings() == {}
 
 
+def test_the_commit_of_what_is_kept_beside_the_rows_is_noted(shop: Shop) -> None:
+    """MariaDB forgets the same when a key exists, as ON DUPLICATE KEY UPDATE finds it."""
+    claim = shop.claim(FIRST)
+    positions = shop.sink.claim(claim)
+    for _ in range(2):
+        shop.sink.change_known_columns(claim, positions, lambda known: known.with_applied(["extra"]))
+    with closing(mariadb_connect(shop.target_url)) as target:
+        assert unnoted_commits(target)[1] == 0
+    assert shop.findings() == {}
+
+
 def entries(shop: Shop) -> Iterator[Entry]:
     with closing(mariadb_connect(shop.target_url)) as target:
         yield from read_entries(target)

@@ -148,6 +148,7 @@ def make_shop(dsn: str) -> None:
         progress = MysqlProgress(session)
         progress.ensure()
         progress.tables.create_row_copies()
+        progress.tables.create_known_columns()
     with closing(mariadb_client(dsn, in_database=False)) as target:
         create_tables(target)
         install_audit(target)

@@ -7,11 +7,13 @@ the writing: a holder frozen in a transaction, which commits behind its successo
 ``audit.entries`` is a table with transaction-precise history: in ``mysql.transaction_registry`` the server itself
 records when each transaction that wrote to it was committed, and as which.
 
-MariaDB 10.11 leaves out a transaction that wrote nothing to a table with history after it was last rolled back to a
-savepoint, or a statement of it has failed: it forgets that it wrote to one before (InnoDB's trx_mod_table_time_t).
-A sink that tries a batch in parts ends so, and then moves its positions. That is an entry too, so such a transaction is
-recorded. Others that are left out are taken in the order of their beginnings: one of them that commits behind its
-successor's claim might not be found. Where they are more than UNNOTED_SHARE_MAX of all, the record is refused.
+MariaDB 10.11 leaves out a transaction that wrote nothing to a table with history after a part of it was last rolled
+back: to a savepoint, or because a statement failed or found a key that exists (ON DUPLICATE KEY UPDATE). InnoDB then
+forgets that the transaction wrote to such a table before (trx_mod_table_time_t). Batches that are
+tried in parts end so, and those that keep what a table's columns are. Whatever the sink keeps beside the rows comes
+last, and is an entry too (KEPT), so they are recorded. Others that are left out are taken in the order of their
+beginnings: one of them that commits behind its successor's claim might not be found. Where they are more than
+UNNOTED_SHARE_MAX of all, the record is refused.
 
 *Who writes.* A session has no name in this protocol. It identifies its assignment by what it writes into the row that
 it locks (docs/adr/0011). The trigger on that table keeps this text in a variable of the session, where it stays, as an
@@ -61,19 +63,19 @@ _HOLDS: Final = (
 COPY: Final = "COPY"
 """A transaction that copies rows from the source also keeps how far the copy is (docs/adr/0114)."""
 
-MOVE: Final = "MOVE"
-"""Positions were locked or moved: the last thing that a transaction with rows does."""
+KEPT: Final = "KEPT"
+"""Positions were locked or moved, or something else is kept beside the rows: last in a transaction."""
 
-_MOVES: Final = (
+_KEEPS: Final = (
     "INSERT INTO audit.entries (label, table_name, operation, row_key) "  # noqa: S608
-    f"VALUES (@audit_label, NEW.table_name, '{MOVE}', '[]');"
+    f"VALUES (COALESCE(@audit_label, ''), NEW.table_name, '{KEPT}', '[]')"
 )
 
 _HOLDERS: Final = (
     f"CREATE TRIGGER headgate.note_claim AFTER INSERT ON headgate.progress FOR EACH ROW BEGIN {_SAYS} {_HOLDS} END",
     f"""
     CREATE TRIGGER headgate.note_holder AFTER UPDATE ON headgate.progress FOR EACH ROW BEGIN {_SAYS}
-        IF (NEW.owner_rev, NEW.n, NEW.closed) <> (OLD.owner_rev, OLD.n, OLD.closed) THEN {_HOLDS} ELSE {_MOVES} END IF;
+        IF (NEW.owner_rev, NEW.n, NEW.closed) <> (OLD.owner_rev, OLD.n, OLD.closed) THEN {_HOLDS} ELSE {_KEEPS}; END IF;
     END
     """,
 )
@@ -82,6 +84,12 @@ _COPIES: Final = tuple(
     f"CREATE TRIGGER headgate.note_copy_{event.lower()} AFTER {event} ON headgate.row_copies FOR EACH ROW "  # noqa: S608
     "INSERT INTO audit.entries (label, table_name, operation, row_key) "
     f"VALUES (COALESCE(@audit_label, ''), NEW.table_name, '{COPY}', '[]')"
+    for event in ("INSERT", "UPDATE")
+)
+
+_BESIDE: Final = tuple(
+    f"CREATE TRIGGER headgate.note_{table}_{event.lower()} AFTER {event} ON headgate.{table} FOR EACH ROW {_KEEPS}"
+    for table in ("known_columns", "source_tables")
     for event in ("INSERT", "UPDATE")
 )
 
@@ -100,7 +108,7 @@ _READ: Final = f"""
 SELECT e.id, e.label, e.table_name, e.operation, e.row_key, e.old_version, e.new_version, c.written_by IS NOT NULL
 FROM {_COMMITTED} LEFT JOIN (SELECT DISTINCT written_by FROM audit.entries WHERE operation = '{COPY}') c
     ON c.written_by = e.written_by
-WHERE e.operation NOT IN ('{COPY}', '{MOVE}') ORDER BY COALESCE(r.commit_id, e.written_by), e.id
+WHERE e.operation NOT IN ('{COPY}', '{KEPT}') ORDER BY COALESCE(r.commit_id, e.written_by), e.id
 """  # noqa: S608 - constants
 
 _TIMES: Final = f"""
@@ -116,7 +124,7 @@ class AuditError(Exception):
 def install_audit(target: "Connection[Cursor]") -> None:
     """Write down changes, claims and seals: the shop's tables and the sink's bookkeeping are there, and empty."""
     with target.cursor() as cursor:
-        for statement in (*_ENTRIES, *_HOLDERS, *_COPIES):
+        for statement in (*_ENTRIES, *_HOLDERS, *_COPIES, *_BESIDE):
             cursor.execute(statement)
         for table in TABLES:
             for statement in _triggers(table):
