@@ -68,7 +68,7 @@ def test_it_captures_tables_of_a_mariadb_to_the_feeds_topics(
     sources.capture_as_written(name, config | {"database.password": password})
     (change,) = sources.changes(topic, 1)
     row, meanings = change.row or {}, change.semantics or {}
-    assert meanings["id"] == "org.apache.kafka.connect.data.Decimal(0)"
+    assert meanings["id"] == "org.apache.kafka.connect.data.Decimal(0,20)"
     assert int.from_bytes(b64decode(str(row["id"]))) == 18446744073709551615, "it has not become negative"
     assert row["price"] is None, "NULL does not become the column's default"
 

@@ -257,7 +257,7 @@ def test_a_sink_is_given_by_its_address(
     assert with_password.exit_code == ExitCode.SETTING
     assert "secret" not in with_password.stderr.replace("HEADGATE_SECRETS_DIR", "")
     typo = headgate("cluster", "delete", "--yes", "--sink", "postgersql://u@127.0.0.1/shop")
-    assert (typo.exit_code, "Did you mean postgresql://" in typo.stderr) == (ExitCode.DATABASE, True)
+    assert (typo.exit_code, "Did you mean 'postgresql://" in typo.stderr) == (ExitCode.DATABASE, True)
     arguments = ("--sink", given["address"], "--sink-password-file", given["password_file"])
     deleted = headgate("cluster", "delete", "--yes", "-o", "json", *arguments)
     assert (deleted.exit_code, standings(deleted)) == (0, {"schema headgate": "deleted"}), deleted.stderr
