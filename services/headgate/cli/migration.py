@@ -110,7 +110,9 @@ def submit(
     cutover_threshold: Annotated[
         float, typer.Option("--cutover-threshold", help="seconds that writers may wait")
     ] = 3.0,
-    chunk_rows: Annotated[int, typer.Option("--chunk-rows", help="rows copied by one statement")] = CHUNK_ROWS_DEFAULT,
+    chunk_rows: Annotated[
+        int, typer.Option("--chunk-rows", help="rows copied by one statement (pt-osc, gh-ost)")
+    ] = CHUNK_ROWS_DEFAULT,
     max_threads_running: Annotated[
         int | None,
         typer.Option("--max-threads-running", help="pause the copy while more sessions are active at the database"),

@@ -59,6 +59,8 @@ def test_what_is_accepted(fields: dict[str, Any]) -> None:
         ({"tool_options": ("x",)}, "runs no program"),
         ({"prefer_instant": True, "strategy": DIRECT}, "--prefer-instant is for online"),
         ({"topic": "t", "strategy": DIRECT}, "--topic is for online"),
+        ({"chunk_rows": 5}, "--chunk-rows is for pt-osc and gh-ost"),
+        ({"chunk_rows": 5, "strategy": DIRECT}, "--chunk-rows is for pt-osc and gh-ost"),
         ({"registry": REGISTRY}, "name the topic with --topic"),
         ({"keep_way_back": True, "strategy": DIRECT}, "--keep-revertible is for strategy online"),
         ({"keep_way_back": True, "prefer_instant": True}, "--keep-revertible is for strategy online"),

@@ -122,6 +122,11 @@ def parse_request(text: str | None) -> MigrationSpec:
             "allow_lossy takes the names of the columns whose values may be lost. Give --allow-lossy COLUMN for each"
         )
     _check_names(spec)
+    if spec.chunk_rows != CHUNK_ROWS_DEFAULT and spec.strategy not in TOOLS:
+        raise MigrationSpecError(
+            f"strategy {spec.strategy} chooses by itself how many rows it copies at a time: --chunk-rows is for pt-osc "
+            "and gh-ost. Remove it"
+        )
     if spec.strategy not in OFFERED and spec.reverts is None:  # the examination of a revert explains the refusal
         raise StrategyRemovedError(spec.strategy)
     return spec
