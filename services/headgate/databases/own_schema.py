@@ -8,7 +8,10 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-__all__ = ["OWN_TABLES", "Contents", "OwnSchema", "SchemaInUseError", "read_contents", "refuse_others"]
+__all__ = ["LOCK_SECONDS", "OWN_TABLES", "Contents", "OwnSchema", "SchemaInUseError", "contents_now", "refuse_others"]
+
+LOCK_SECONDS: Final = 10
+"""For sessions of services that are about to end. A lock that is held for longer is reported."""
 
 _OF_CLUSTERS: Final = ("progress", "removed", "source_tables", "row_copies", "known_columns")
 """Tables of the fence with a column ``cluster_id`` (databases/progress.py)."""
@@ -78,6 +81,13 @@ def read_contents(execute: Rows, names: Sequence[str], cluster_id: str, mark: st
         migrations=_other_migrations(execute, tables, mark),
         foreign=tuple(sorted(set(names) - set(tables))),
     )
+
+
+def contents_now(execute: Rows, exists: str, relations: str, cluster_id: str, mark: str) -> Contents:
+    """What the schema holds. ``exists`` asks for the schema, ``relations`` for the names of its tables and views."""
+    if not execute(exists):
+        return Contents(exists=False)
+    return read_contents(execute, [str(name) for (name,) in execute(relations)], cluster_id, mark)
 
 
 def refuse_others(contents: Contents) -> None:

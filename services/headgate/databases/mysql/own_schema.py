@@ -10,12 +10,9 @@ from headgate.databases.address import Target
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.mysql.errors import message
 from headgate.databases.mysql.session import MysqlSession, open_session
-from headgate.databases.own_schema import Contents, read_contents, refuse_others
+from headgate.databases.own_schema import LOCK_SECONDS, Contents, contents_now, refuse_others
 
 __all__ = ["opened_mysql"]
-
-_LOCK_SECONDS: Final = 10
-"""For sessions of services that are about to end. A lock that is held for longer is reported."""
 
 _EXISTS: Final = "SELECT 1 FROM information_schema.schemata WHERE schema_name = 'headgate'"
 _TABLES: Final = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'headgate'"
@@ -52,16 +49,13 @@ class MysqlOwnSchema:
             self._session.execute("DROP DATABASE headgate")
 
     def _read(self) -> Contents:
-        if not self._session.execute(_EXISTS):
-            return Contents(exists=False)
-        names = [str(name) for (name,) in self._session.execute(_TABLES)]
-        return read_contents(self._session.execute, names, self._cluster_id, self._mark)
+        return contents_now(self._session.execute, _EXISTS, _TABLES, self._cluster_id, self._mark)
 
 
 @contextmanager
 def opened_mysql(target: Target, cluster_id: str, mark: str) -> Iterator[MysqlOwnSchema]:
     """The database at that server, for as long as the block lasts. Raises DatabaseError."""
-    settings = (f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}",)
+    settings = (f"SET SESSION lock_wait_timeout = {LOCK_SECONDS}",)
     with open_session(target, MysqlSession, settings=settings) as session:
         yield MysqlOwnSchema(session, cluster_id, mark)
 

@@ -6,15 +6,12 @@ from typing import Final
 
 from headgate.databases.address import Target
 from headgate.databases.errors import DatabaseRefusedError
-from headgate.databases.own_schema import Contents, SchemaInUseError, read_contents, refuse_others
+from headgate.databases.own_schema import LOCK_SECONDS, Contents, SchemaInUseError, contents_now, refuse_others
 from headgate.databases.postgresql.errors import PostgresError, message
 from headgate.databases.postgresql.progress import HOLD_SCHEMA
 from headgate.databases.postgresql.session import PostgresSession, open_connection
 
 __all__ = ["opened_postgresql"]
-
-_LOCK_SECONDS: Final = 10
-"""For sessions of services that are about to end. A lock that is held for longer is reported."""
 
 _EXISTS: Final = "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = 'headgate'"
 
@@ -52,16 +49,13 @@ class PostgresOwnSchema:
             self._session.execute("DROP SCHEMA headgate")
 
     def _read(self) -> Contents:
-        if not self._session.execute(_EXISTS):
-            return Contents(exists=False)
-        names = [str(name) for (name,) in self._session.execute(_RELATIONS)]
-        return read_contents(self._session.execute, names, self._cluster_id, self._mark)
+        return contents_now(self._session.execute, _EXISTS, _RELATIONS, self._cluster_id, self._mark)
 
 
 @contextmanager
 def opened_postgresql(target: Target, cluster_id: str, mark: str) -> Iterator[PostgresOwnSchema]:
     """The schema at that database, for as long as the block lasts. Raises DatabaseError."""
-    connection = open_connection(target, application_name="headgate", lock_seconds=_LOCK_SECONDS)
+    connection = open_connection(target, application_name="headgate", lock_seconds=LOCK_SECONDS)
     with closing(PostgresSession(connection)) as session:
         yield PostgresOwnSchema(session, cluster_id, mark)
 
