@@ -13,6 +13,7 @@ from headgate.cli.changes import Change, Destruction, Permit, agreed, permitted
 from headgate.cli.connection_names import complete_databases
 from headgate.cli.lookup import find_migration
 from headgate.cli.migration_target import TargetOptions, TurnOptions
+from headgate.cli.migration_way_back import way_back_of
 from headgate.cli.names import complete_feed_limits, complete_migrations, complete_migrations_or_all
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Watch, connected
 from headgate.cli.output import Output, again, note, show_object, show_rows
@@ -20,7 +21,6 @@ from headgate.cli.requests import OutcomeOptions, ask_owner, requester, show_set
 from headgate.cli.snapshots import deliveries, read_snapshot
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Delivery, Log, Partition
-from headgate.eventlog.sharding import shard_of
 from headgate.migration.core.requests import ALL
 from headgate.migration.core.spec import (
     CHUNK_ROWS_DEFAULT,
@@ -30,10 +30,7 @@ from headgate.migration.core.spec import (
     parse_spec,
     written,
 )
-from headgate.records.control import FeedRecorded, FeedState
-from headgate.records.keys import FeedKey
 from headgate.records.migration import (
-    FEED,
     MigrationApprovalKey,
     MigrationKey,
     MigrationOutcomeKey,
@@ -42,7 +39,6 @@ from headgate.records.migration import (
     MigrationRequested,
     MigrationRequestKey,
     MigrationRequestKind,
-    MigrationState,
     MigrationStrategy,
 )
 from headgate.records.migration_standing import percent_of_stage, seconds_in_stages, waits_for
@@ -539,37 +535,3 @@ def _row(name: str, record: MigrationRecorded) -> dict[str, Any]:
         "stages": seconds_in_stages(record, now_ms),
         "artifacts": [artifact.name for artifact in record.artifacts],
     }
-
-
-def way_back_of(log: Log, record: MigrationRecorded) -> dict[str, Any]:
-    """``state``, and ``why`` where it is not open; empty for a migration without one. Raises LogError."""
-    from headgate.migration.strategies.online.way_back import read_way_back  # noqa: PLC0415 - it imports the grammar
-
-    found = read_way_back(record.note) if record.state is MigrationState.COMPLETE else None
-    if found is None:
-        return {}
-    if found.reason:
-        return {"state": "none", "why": found.reason}
-    if not record.artifacts:
-        return {"state": "gone", "why": f"{found.table} was dropped, or is in the table's place again"}
-    told = {"table": found.table, "from_offsets": found.offsets}
-    for artifact in record.artifacts:
-        if artifact.kind == FEED:
-            return {**_of_feed(_feed(log, artifact.name), artifact.name), "feed": artifact.name, **told}
-    if found.feed:
-        return {"state": "ended", "why": "the table was changed again", **told}
-    return {"state": "begins with the revert", **told}
-
-
-def _feed(log: Log, feed: str) -> FeedRecorded | None:
-    shard = shard_of(feed, log.shards)
-    return read_snapshot(log, [Partition("changefeed", shard)]).get(FeedKey(feed), FeedRecorded)
-
-
-def _of_feed(record: FeedRecorded | None, feed: str) -> dict[str, Any]:
-    if record is None or record.state is FeedState.REMOVED:
-        return {"state": "begins with the revert", "why": f"feed {feed} was removed"}
-    if record.state is FeedState.NORMAL:
-        return {"state": "kept"}
-    why = record.error or f"feed {feed} is {record.state.value}"
-    return {"state": "does not advance", "why": f"{why}; see `headgate why {feed}`"}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headgate.cli.migration_way_back import WayBackState
 from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import headgate
 from integration.migration.shop import (
@@ -73,15 +74,15 @@ def test_a_change_whose_way_back_is_kept_is_reverted_and_that_reverted_again(
     changed(shop, "m1", shop.CHANGE, "--keep-revertible")
     after = shop.columns()
     assert after != before
-    assert way_back("m1")["state"] == "kept"
+    assert way_back("m1")["state"] == WayBackState.KEPT
     assert feeds() == [way_back("m1")["feed"]]
     go_on(clients)
 
     reverted("m1", "r1")
     assert shop.columns() == before
     go_on(clients)
-    assert (state_of("m1")["artifacts"], way_back("m1")["state"]) == ([], "gone")
-    assert way_back("r1")["state"] == "begins with the revert"
+    assert (state_of("m1")["artifacts"], way_back("m1")["state"]) == ([], WayBackState.GONE)
+    assert way_back("r1")["state"] == WayBackState.BEGINS_WITH_REVERT
     assert feeds() == []
     again = revert("m1", "r2")
     assert "r1 has changed the same table since" in again.output, again.output
@@ -104,7 +105,7 @@ def test_a_way_back_that_is_begun_by_a_revert_outlives_it_and_the_owner_and_stop
     first = serve("first", "migration")
     before = shop.columns()
     changed(shop, "m1", shop.BROADER)
-    assert (way_back("m1")["state"], feeds()) == ("begins with the revert", [])
+    assert (way_back("m1")["state"], feeds()) == (WayBackState.BEGINS_WITH_REVERT, [])
 
     wide, key = 5_000_000_000, 10_000_000
     shop.run(f"INSERT INTO items (id, v) VALUES ({key}, {wide})")
@@ -116,7 +117,7 @@ def test_a_way_back_that_is_begun_by_a_revert_outlives_it_and_the_owner_and_stop
     assert f"{wide}" not in shown["message"], "values of rows are not quoted"
     assert "the feed into the copy has failed" in shown["message"], shown
     assert shop.columns()["v"] == shop.BROAD, "the table is untouched"
-    assert way_back("m1")["state"] == "stands still"
+    assert way_back("m1")["state"] == WayBackState.DOES_NOT_ADVANCE
     go_on(clients)
 
     shop.run(f"DELETE FROM items WHERE id = {key}")
@@ -130,7 +131,7 @@ def test_a_way_back_that_is_begun_by_a_revert_outlives_it_and_the_owner_and_stop
     eventually(lambda: state_of("r2")["is_ready_to_complete"], "the second owner goes on with it", ENDED_SECONDS)
     done("cancel", "r2")
     assert (state_of("r2")["state"], state_of("r2")["artifacts"]) == ("cancelled", [])
-    assert (way_back("m1")["state"], feeds()) == ("kept", [way_back("m1")["feed"]])
+    assert (way_back("m1")["state"], feeds()) == (WayBackState.KEPT, [way_back("m1")["feed"]])
     go_on(clients)
 
     reverted("m1", "r3")
@@ -171,7 +172,7 @@ def test_a_way_back_that_stands_still_says_why_goes_on_and_ends_with_the_next_ch
     before, feed = shop.tables(), way_back("m1")["feed"]
     wide = 5_000_000_000
     shop.run(f"UPDATE items SET v = {wide} WHERE id = 1")
-    eventually(lambda: way_back("m1")["state"] == "stands still", "a value does not fit", ENDED_SECONDS)
+    eventually(lambda: way_back("m1")["state"] == WayBackState.DOES_NOT_ADVANCE, "a value does not fit", ENDED_SECONDS)
     why = way_back("m1")["why"]
     assert "column v" in why, why
     assert f"{wide}" not in why, "values of rows are not quoted"
@@ -182,7 +183,7 @@ def test_a_way_back_that_stands_still_says_why_goes_on_and_ends_with_the_next_ch
 
     shop.run("UPDATE items SET v = 5 WHERE id = 1")
     resume(feed)
-    eventually(lambda: way_back("m1")["state"] == "kept", "it goes on", ENDED_SECONDS)
+    eventually(lambda: way_back("m1")["state"] == WayBackState.KEPT, "it goes on", ENDED_SECONDS)
 
     asked = headgate(
         *(
@@ -198,7 +199,7 @@ def test_a_way_back_that_stands_still_says_why_goes_on_and_ends_with_the_next_ch
     assert asked.exit_code == 0, asked.output
     assert ended("m2")["state"] == "complete", state_of("m2")
     eventually(lambda: feeds() == [], "its form is not that of changes any more", ENDED_SECONDS)
-    assert way_back("m1")["state"] == "ended"
+    assert way_back("m1")["state"] == WayBackState.ENDED
     asked = revert("m1", "r2")
     assert "m2 has changed the same table since" in asked.output, asked.output
     assert shop.tables() == before, "the table before stays for its time"
@@ -217,7 +218,7 @@ def test_a_value_with_more_digits_than_the_old_form_keeps_is_not_rounded_on_its_
     serve("owner", "migration")
     changed(shop, "m1", shop.MORE_DIGITS, "--keep-revertible")
     shop.run("UPDATE items SET price = 1.2345 WHERE id = 7")
-    eventually(lambda: way_back("m1")["state"] == "stands still", "its digits do not fit", ENDED_SECONDS)
+    eventually(lambda: way_back("m1")["state"] == WayBackState.DOES_NOT_ADVANCE, "its digits do not fit", ENDED_SECONDS)
     why = way_back("m1")["why"]
     assert "column price" in why, why
     asked = revert("m1", "r1")
@@ -226,7 +227,7 @@ def test_a_value_with_more_digits_than_the_old_form_keeps_is_not_rounded_on_its_
 
     shop.run("UPDATE items SET price = 1.2300 WHERE id = 7")
     resume(way_back("m1")["feed"])
-    eventually(lambda: way_back("m1")["state"] == "kept", "it goes on", ENDED_SECONDS)
+    eventually(lambda: way_back("m1")["state"] == WayBackState.KEPT, "it goes on", ENDED_SECONDS)
     reverted("m1", "r2")
     expected = settled(clients)
     assert dict(shop.run("SELECT id, v FROM items")) == expected

@@ -6,6 +6,7 @@ from typing import Any, Final
 from typer.main import get_command
 
 from headgate.cli.main import app
+from headgate.cli.migration_way_back import WayBackState
 from headgate.config.rights import RIGHTS, Resource
 from headgate.coordinator.core.feeds.acceptance import FIXED
 from support.pages import HOW_TOS, ROOT
@@ -29,6 +30,12 @@ def test_the_page_on_feeds_lists_every_option_that_an_update_may_not_change() ->
 def test_the_page_on_operating_lists_every_service() -> None:
     table = (DOCS / "operating.md").read_text(encoding="utf-8")
     assert [name for name in names_of("serve") if f"| `headgate serve {name}` |" not in table] == []
+
+
+def test_the_page_on_schema_changes_lists_what_a_way_back_can_be() -> None:
+    text = " ".join((DOCS / "migrations.md").read_text(encoding="utf-8").split())
+    sentence = text.split("`show` reports in `way_back` whether a revert is possible: ")[1].split(". ")[0]
+    assert set(re.findall("`(.*?)`", sentence)) == {state.value for state in WayBackState}
 
 
 def test_the_page_on_benchmarks_has_a_section_for_every_bench() -> None:
