@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fixtures.capture import Sources
 from headgate.cli.migration_way_back import WayBackState
 from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import headgate
@@ -58,7 +59,13 @@ def way_back(migration: str) -> dict[str, Any]:
     return found
 
 
-def resume(feed: str) -> None:
+def mend(sources: Sources, shop: Shop, statement: str, key: int) -> None:
+    """Change the row that did not fit, and resume the way back once its topic has that change.
+
+    A feed that is resumed earlier may read the value that does not fit without the one behind it, and stop again.
+    """
+    sources.change_until_captured(shop.topic, {"id": key}, lambda: shop.run(statement))
+    feed = way_back("m1")["feed"]
     asked = headgate("feed", "resume", feed, "--timeout", "120")
     assert asked.exit_code == 0, asked.output
 
@@ -98,7 +105,7 @@ def test_a_change_whose_way_back_is_kept_is_reverted_and_that_reverted_again(
 
 @pytest.mark.long
 def test_a_way_back_that_is_begun_by_a_revert_outlives_it_and_the_owner_and_stops_at_what_does_not_fit(
-    cluster: KafkaLog, serve: Serve, shop: Shop, clients: list[Client]
+    cluster: KafkaLog, sources: Sources, serve: Serve, shop: Shop, clients: list[Client]
 ) -> None:
     serve("coordinator", "coordinator")
     serve("agent", "agent", "--name", "a")
@@ -120,8 +127,7 @@ def test_a_way_back_that_is_begun_by_a_revert_outlives_it_and_the_owner_and_stop
     assert way_back("m1")["state"] == WayBackState.DOES_NOT_ADVANCE
     go_on(clients)
 
-    shop.run(f"DELETE FROM items WHERE id = {key}")
-    resume(way_back("m1")["feed"])
+    mend(sources, shop, f"DELETE FROM items WHERE id = {key}", key)
     asked = revert("m1", "r2", "--postpone-completion")
     assert asked.exit_code == 0, asked.output
     eventually(lambda: state_of("r2")["stage"] not in ("", "starting"), "it has begun", ENDED_SECONDS)
@@ -163,7 +169,7 @@ def test_a_renamed_column_comes_back_under_its_old_name_with_the_values_of_now(
 
 @pytest.mark.long
 def test_a_way_back_that_stands_still_says_why_goes_on_and_ends_with_the_next_change(
-    cluster: KafkaLog, serve: Serve, shop: Shop
+    cluster: KafkaLog, sources: Sources, serve: Serve, shop: Shop
 ) -> None:
     serve("coordinator", "coordinator")
     serve("agent", "agent", "--name", "a")
@@ -181,8 +187,7 @@ def test_a_way_back_that_stands_still_says_why_goes_on_and_ends_with_the_next_ch
     assert "column v" in " ".join(asked.output.split()), asked.output
     assert f"feed resume {feed}" in " ".join(asked.output.split()), asked.output
 
-    shop.run("UPDATE items SET v = 5 WHERE id = 1")
-    resume(feed)
+    mend(sources, shop, "UPDATE items SET v = 5 WHERE id = 1", 1)
     eventually(lambda: way_back("m1")["state"] == WayBackState.KEPT, "it goes on", ENDED_SECONDS)
 
     asked = headgate(
@@ -209,7 +214,7 @@ def test_a_way_back_that_stands_still_says_why_goes_on_and_ends_with_the_next_ch
 
 @pytest.mark.long
 def test_a_value_with_more_digits_than_the_old_form_keeps_is_not_rounded_on_its_way_back(
-    cluster: KafkaLog, serve: Serve, shop: Shop, clients: list[Client]
+    cluster: KafkaLog, sources: Sources, serve: Serve, shop: Shop, clients: list[Client]
 ) -> None:
     shop.run("ALTER TABLE items ADD COLUMN price decimal(10,2)")
     shop.run("UPDATE items SET price = 1.25 WHERE id < 10")
@@ -225,8 +230,7 @@ def test_a_value_with_more_digits_than_the_old_form_keeps_is_not_rounded_on_its_
     assert asked.exit_code != 0, asked.output
     assert shop.run("SELECT price FROM items WHERE id = 7") == [(Decimal("1.2345"),)], "the table is untouched"
 
-    shop.run("UPDATE items SET price = 1.2300 WHERE id = 7")
-    resume(way_back("m1")["feed"])
+    mend(sources, shop, "UPDATE items SET price = 1.2300 WHERE id = 7", 7)
     eventually(lambda: way_back("m1")["state"] == WayBackState.KEPT, "it goes on", ENDED_SECONDS)
     reverted("m1", "r2")
     expected = settled(clients)
