@@ -27,8 +27,8 @@ from headgate_lab.embedded.broker import CALM, EmbeddedKafka
 from headgate_lab.embedded.connect import ConnectWorker
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from headgate_lab.embedded.postgres import EmbeddedPostgres
-from headgate_lab.embedded.served import ServedProcess
 from support.pages import HOW_TOS, blocks_of
+from support.served_process import ServedProcess
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.spark]

@@ -23,8 +23,8 @@ from headgate.eventlog.topics import create_topics
 from headgate.generation import ChangeReader
 from headgate.generation.shell.tail import GenerationTail
 from headgate.provisioning.time_scale import scaled_seconds
-from headgate_lab.embedded.served import ServedProcess
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
+from support.served_process import ServedProcess
 from support.topic_changes import add_partitions, delete_topics, make_topics
 
 pytestmark = [pytest.mark.integration, pytest.mark.e2e, pytest.mark.long]

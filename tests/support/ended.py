@@ -2,7 +2,7 @@
 
 import psutil
 
-from headgate_lab.demo.processes import lives
+from headgate_lab.parts.processes import lives
 
 
 def has_ended(process: psutil.Process | int) -> bool:

@@ -116,4 +116,4 @@ def test_services_are_started_in_one_place() -> None:
     """It keeps their logs, says what a service that has ended has said, and kills what is left."""
     served = re.compile(r'"headgate",\s*"serve"')
     found = [path.name for path in (ROOT / "tests").rglob("*.py") if served.search(path.read_text(encoding="utf-8"))]
-    assert [name for name in found if name != Path(__file__).name] == [], "use headgate_lab.embedded.served"
+    assert [name for name in found if name != Path(__file__).name] == [], "use support.served_process"

@@ -104,7 +104,7 @@ def bench_generation(options: GenerationOptions, say: Callable[[str], None]) -> 
     try:
         with EmbeddedKafka(folder / "kafka", heap_mb=1024, settings=CALM) as kafka:
             for count in options.writers:
-                run = _Run(BenchCluster(kafka.bootstrap, f"bench{count}"), count, options)
+                run = _Run(BenchCluster(kafka.bootstrap, f"bench{count}"), count, options, folder)
                 switches = run.measure(say)
                 figures[f"switch_{count}_writers_cpu_ms"] = median_of(run.cpu_ms, "ms")
                 goal = SWITCH_GOAL_MS if count == max(options.writers) else None
@@ -121,7 +121,7 @@ def bench_generation(options: GenerationOptions, say: Callable[[str], None]) -> 
                     f"{run.lost} lost, {run.reordered} reordered"
                 )
             if options.compared:
-                figures |= _compared(kafka.bootstrap, say)
+                figures |= _compared(kafka.bootstrap, folder, say)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     figures["affected_stall_p99_ms"] = _p99(stalls[True], None)
@@ -134,13 +134,13 @@ def bench_generation(options: GenerationOptions, say: Callable[[str], None]) -> 
     return Report("generation", figures)
 
 
-def _compared(bootstrap: str, say: Callable[[str], None]) -> dict[str, Figure]:
+def _compared(bootstrap: str, folder: Path, say: Callable[[str], None]) -> dict[str, Figure]:
     """A topic that grows, and a change log that is switched, under the same load."""
     settings = BenchCluster(bootstrap, "compared")
     create_topics(settings)
     with (
         closing(open_log(settings)) as log,
-        owner_of(settings),
+        owner_of(settings, folder),
         closing(GenerationTail(log, "compared", "bench")) as tail,
     ):
         await_owner(tail)
@@ -156,8 +156,8 @@ def _compared(bootstrap: str, say: Callable[[str], None]) -> dict[str, Figure]:
 class _Run:
     """One number of writers, on a change log of its own."""
 
-    def __init__(self, settings: BenchCluster, count: int, options: GenerationOptions) -> None:
-        self._settings, self._count, self._options = settings, count, options
+    def __init__(self, settings: BenchCluster, count: int, options: GenerationOptions, folder: Path) -> None:
+        self._settings, self._count, self._options, self._folder = settings, count, options, folder
         self._samples: list[_Sample] = []
         self._read: dict[bytes, list[int]] = defaultdict(list)
         self._written: int | None = None
@@ -173,7 +173,7 @@ class _Run:
         create_topics(self._settings)
         with ExitStack() as stack:
             log = stack.enter_context(closing(open_log(self._settings)))
-            stack.enter_context(owner_of(self._settings))
+            stack.enter_context(owner_of(self._settings, self._folder))
             tail = stack.enter_context(closing(GenerationTail(log, SET, "bench")))
             await_owner(tail)
             topic = f"{self._settings.cluster}.data"

@@ -1,17 +1,16 @@
 """What benches of change logs share: a cluster's settings, and an owner of generations in a process of its own."""
 
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from headgate.generation.shell.tail import GenerationTail
 from headgate_lab.benchmarks.parts import BenchError
+from headgate_lab.parts.processes import ServiceProcess, stop_all
 
 WAIT_SECONDS: Final = 180.0
 """For the owner's first campaign, for a hundred writers to be admitted, for the last change to be read."""
@@ -29,16 +28,15 @@ class BenchCluster(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def owner_of(settings: BenchCluster) -> Iterator[None]:
-    """`headgate serve generation`, for as long as this lasts."""
-    command = [sys.executable, "-m", "headgate", "serve", "generation", "--bootstrap", settings.bootstrap]
-    command += ["--cluster", settings.cluster, "--http-port", "0", "--log-level", "error"]
-    process = subprocess.Popen(command, env={**os.environ, "HEADGATE_REPLICATION_FACTOR": "1"})
+def owner_of(settings: BenchCluster, folder: Path) -> Iterator[None]:
+    """`headgate serve generation`, for as long as this lasts; its log is in the folder."""
+    given = ("--bootstrap", settings.bootstrap, "--cluster", settings.cluster)
+    arguments = ("serve", "generation", *given, "--http-port", "0", "--log-level", "error")
+    owner = ServiceProcess(f"owner-{settings.cluster}", arguments, {"HEADGATE_REPLICATION_FACTOR": "1"}, folder)
     try:
         yield
     finally:
-        process.terminate()
-        process.wait(WAIT_SECONDS)
+        stop_all([owner])
 
 
 def await_owner(tail: GenerationTail) -> None:

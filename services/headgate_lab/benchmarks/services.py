@@ -8,22 +8,22 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import confluent_kafka
 import psutil
-import yaml
 from confluent_kafka import TopicPartition
 
 from headgate.config.settings import load_settings
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.topics import create_topics
-from headgate.provisioning.java import java_home_for_spark
 from headgate_lab.benchmarks.cpu import CpuClock
 from headgate_lab.benchmarks.migration_tables import BenchDatabase
 from headgate_lab.benchmarks.parts import BenchError
-from headgate_lab.demo.processes import ServiceProcess, stop_all
-from headgate_lab.demo.services import run_command
+from headgate_lab.parts.commands import run_command
+from headgate_lab.parts.connections import NamedDatabase, write_connections
+from headgate_lab.parts.processes import ServiceProcess, stop_all
+from headgate_lab.parts.settings import service_settings
 
 __all__ = ["ASK_SECONDS", "BenchServices"]
 
@@ -48,26 +48,15 @@ class BenchServices:
     ) -> None:
         """Nothing runs yet. ``connections``: name → database, uses. ``folder`` is for logs, passwords and scratch."""
         self.bootstrap, self._folder = bootstrap, folder
-        described: dict[str, dict[str, Any]] = {}
-        for name, (database, uses) in connections.items():
-            (folder / f"{name}.password").write_text(database.password, encoding="utf-8")
-            described[name] = {"kind": self.kind_of(database), "address": database.address, "use": list(uses)}
-            described[name]["password_file"] = f"{name}.password"
-        known = folder / "connections.yaml"
-        known.write_text(yaml.safe_dump({"connections": described}), encoding="utf-8")
+        write_connections(
+            folder,
+            {
+                name: NamedDatabase(self.kind_of(database), database.address, database.password, uses)
+                for name, (database, uses) in connections.items()
+            },
+        )
         self._running: dict[str, ServiceProcess] = {}
-        self._settings = {
-            "HEADGATE_BOOTSTRAP": bootstrap,
-            "HEADGATE_SHARDS": "1",
-            "HEADGATE_REPLICATION_FACTOR": "1",
-            "HEADGATE_HTTP__PORT": "0",
-            "HEADGATE_SPARK__MASTER": "local[*]",
-            "HEADGATE_SPARK__SCRATCH": str(folder),
-            "HEADGATE_SECRETS_DIR": str(folder),
-            "HEADGATE_CONNECTIONS": str(known),
-            "JAVA_HOME": str(java_home_for_spark()),
-            **settings,
-        }
+        self._settings = service_settings(bootstrap, folder, master="local[*]", **settings)
 
     @staticmethod
     def kind_of(database: BenchDatabase) -> str:

@@ -19,9 +19,9 @@ from headgate_lab.chaos.rounds import Rounds
 from headgate_lab.chaos.world import Options, World, running_world
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.ending import await_drained
-from headgate_lab.demo.processes import Fate
 from headgate_lab.demo.tables import all_replicate, copies
 from headgate_lab.demo.watch import Chronicle, WatchError
+from headgate_lab.parts.processes import Fate
 
 QUIET_SECONDS: Final = 2.0
 """Between two rounds, once all tables replicate: without a moment free of faults the cost of one cannot be measured."""

@@ -20,9 +20,9 @@ from headgate_lab.chaos.world import Options
 from headgate_lab.demo.command import EXIT_FAILED, EXIT_INTERRUPTED, SEED_MAX, Output
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.load import LoadError
-from headgate_lab.demo.processes import ServiceError
 from headgate_lab.demo.services import LEASE_SECONDS
 from headgate_lab.demo.watch import WatchError
+from headgate_lab.parts.processes import ServiceError
 
 __all__ = ["chaos"]
 

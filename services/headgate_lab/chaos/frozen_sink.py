@@ -29,12 +29,13 @@ from headgate_lab.chaos.targets import SinkType
 from headgate_lab.chaos.world import TOPICS_SECONDS_MAX
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.folder import ClusterAt, scratch_parts
-from headgate_lab.demo.processes import ServiceError, stop_all
 from headgate_lab.demo.report import Figure
-from headgate_lab.demo.services import PASSWORD_FILE, Services, run_command
+from headgate_lab.demo.services import PASSWORD_FILE, Services
 from headgate_lab.embedded.broker import CALM, EmbeddedKafka
 from headgate_lab.embedded.clients import postgres_client
 from headgate_lab.embedded.postgres import EmbeddedPostgres
+from headgate_lab.parts.commands import run_command
+from headgate_lab.parts.processes import ServiceError, stop_all
 
 __all__ = ["FrozenSinkReport", "run_frozen_sink", "show_frozen_sink"]
 

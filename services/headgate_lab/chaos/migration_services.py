@@ -6,19 +6,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-import yaml
-
 from headgate.config.settings import load_settings
 from headgate.eventlog.kafka import open_log
 from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.eventlog.topics import create_topics
-from headgate.provisioning.java import java_home_for_spark
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.migration import MigrationKey, MigrationRecorded
 from headgate_lab.chaos.migration_parts import ChangedDatabase
-from headgate_lab.demo.processes import ServiceError, ServiceProcess, stop_all
-from headgate_lab.demo.services import run_command
+from headgate_lab.parts.commands import run_command
+from headgate_lab.parts.connections import NamedDatabase, write_connections
+from headgate_lab.parts.processes import ServiceError, ServiceProcess, stop_all
+from headgate_lab.parts.settings import service_settings
 
 __all__ = ["MigrationServices"]
 
@@ -37,28 +36,20 @@ class MigrationServices:
     ) -> None:
         """Create the control topics; nothing runs yet. ``folder`` is for logs, passwords and Spark's scratch."""
         self._logs, self._count = folder / "logs", 0
-        described = {}
-        for database in databases:
-            file = folder / f"{database.name}.password"
-            file.touch(mode=0o600)
-            file.write_text(database.password, encoding="utf-8")
-            kind = "mysql" if database.dialect == "mysql" else "postgresql"
-            described[database.name] = {"kind": kind, "address": database.address, "use": ["migration", "sink"]}
-            described[database.name]["password_file"] = file.name
-        connections = folder / "connections.yaml"
-        connections.write_text(yaml.safe_dump({"connections": described}), encoding="utf-8")
-        self._settings = {
-            "HEADGATE_BOOTSTRAP": bootstrap,
-            "HEADGATE_SHARDS": "1",
-            "HEADGATE_REPLICATION_FACTOR": "1",
-            "HEADGATE_LEASE_SECONDS": f"{lease_seconds:g}",
-            "HEADGATE_HTTP__PORT": "0",
-            "HEADGATE_SPARK__MASTER": "local[2]",
-            "HEADGATE_SPARK__SCRATCH": str(folder),
-            "HEADGATE_SECRETS_DIR": str(folder),
-            "HEADGATE_CONNECTIONS": str(connections),
-            "JAVA_HOME": str(java_home_for_spark()),
-        }
+        write_connections(
+            folder,
+            {
+                database.name: NamedDatabase(
+                    "mysql" if database.dialect == "mysql" else "postgresql",
+                    database.address,
+                    database.password,
+                    ["migration", "sink"],
+                )
+                for database in databases
+            },
+        )
+        lease = f"{lease_seconds:g}"
+        self._settings = service_settings(bootstrap, folder, master="local[2]", HEADGATE_LEASE_SECONDS=lease)
         self._of_log = load_settings({"bootstrap": bootstrap, "shards": 1, "replication_factor": 1})
         create_topics(self._of_log)
         self._coordinator: ServiceProcess

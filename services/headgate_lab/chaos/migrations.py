@@ -26,8 +26,8 @@ from headgate_lab.chaos.migration_report import MigrationsReport, Round
 from headgate_lab.chaos.migration_services import MigrationServices
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.folder import scratch_parts
-from headgate_lab.demo.processes import ServiceError
 from headgate_lab.embedded.broker import EmbeddedKafka, session_within
+from headgate_lab.parts.processes import ServiceError
 from headgate_lab.schema_changes.case import Case
 from headgate_lab.schema_changes.cases import drawn
 from headgate_lab.schema_changes.load import Load

@@ -15,10 +15,11 @@ import msgspec
 
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.chaos.columns import Columns
-from headgate_lab.demo.processes import ServiceError
 from headgate_lab.demo.schema import TABLES
-from headgate_lab.demo.services import Services, run_command
+from headgate_lab.demo.services import Services
 from headgate_lab.demo.stack import FEED
+from headgate_lab.parts.commands import run_command
+from headgate_lab.parts.processes import ServiceError
 
 REST_SECONDS: Final = (2.0, 8.0)
 PAUSED_SECONDS: Final = 1.5

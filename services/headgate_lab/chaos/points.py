@@ -21,10 +21,10 @@ from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.chaos.faults import FREEZE_LEASES, Wound
 from headgate_lab.chaos.victims import elsewhere, held_by, jvm_of, thaw
 from headgate_lab.chaos.world import World
-from headgate_lab.demo.processes import ServiceError
-from headgate_lab.demo.services import run_command
 from headgate_lab.demo.stack import FEED
 from headgate_lab.demo.tables import busiest_agent, holders
+from headgate_lab.parts.commands import run_command
+from headgate_lab.parts.processes import ServiceError
 
 REACHED_SECONDS_MAX: Final = 240.0
 """A moved table comes in seconds; where its agent has to start Spark first, on a busy machine, in minutes."""

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from headgate.provisioning.time_scale import scaled_seconds
-from headgate_lab.demo.processes import ServiceError
 from headgate_lab.embedded.ports import HOST
+from headgate_lab.parts.processes import ServiceError
 
 CHUNK_BYTES: Final = 1 << 16
 SLOW_SECONDS: Final = 0.2

@@ -10,9 +10,9 @@ import psutil
 
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.chaos.world import World
-from headgate_lab.demo.processes import Fate, ServiceProcess
 from headgate_lab.demo.tables import busiest_agent, holders
 from headgate_lab.demo.watch import Chronicle
+from headgate_lab.parts.processes import Fate, ServiceProcess
 
 HEAD_START_SECONDS: Final = 1.0
 """How long the writers of a thawed service run before the service itself, whose lease would stop them."""

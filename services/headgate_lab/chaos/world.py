@@ -27,7 +27,6 @@ from headgate_lab.demo.audit_triggers import install_source_audit
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.folder import ClusterAt, Scratch, scratch_parts
 from headgate_lab.demo.load import Load, fill
-from headgate_lab.demo.processes import stop_all
 from headgate_lab.demo.roles import create_source_role
 from headgate_lab.demo.schema import TABLES, create_source
 from headgate_lab.demo.services import COORDINATORS, DatabaseAddress, Services, create_feed, postgresql_address
@@ -38,6 +37,7 @@ from headgate_lab.embedded.broker import EmbeddedKafka, session_within
 from headgate_lab.embedded.clients import postgres_client
 from headgate_lab.embedded.ports import HOST, free_ports
 from headgate_lab.embedded.postgres import EmbeddedPostgres
+from headgate_lab.parts.processes import stop_all
 
 AGENTS: Final = 3
 WRITERS: Final = 2

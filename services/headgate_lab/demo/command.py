@@ -30,12 +30,12 @@ from headgate_lab.demo.evaluation.running import Plan, running
 from headgate_lab.demo.faults import FaultKind
 from headgate_lab.demo.folder import Scratch
 from headgate_lab.demo.load import LoadError
-from headgate_lab.demo.processes import ServiceError, ServiceProcess
 from headgate_lab.demo.report import show_report
 from headgate_lab.demo.scenario import Options, Shop, demonstrate, running_shop
 from headgate_lab.demo.services import LEASE_SECONDS, Services
 from headgate_lab.demo.stack import FEED
 from headgate_lab.demo.watch import WatchError
+from headgate_lab.parts.processes import ServiceError, ServiceProcess
 
 DURATION_SECONDS_DEFAULT: Final = 48.0
 DURATION_SECONDS_SHORT: Final = 12.0

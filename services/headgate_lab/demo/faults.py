@@ -14,11 +14,11 @@ import msgspec
 
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.audit import LABEL
-from headgate_lab.demo.processes import Fate, ServiceError, ServiceProcess
 from headgate_lab.demo.services import COORDINATORS, Services, sessions_lost
 from headgate_lab.demo.tables import busiest_agent, holders
 from headgate_lab.demo.watch import Chronicle, Watch, WatchError
 from headgate_lab.embedded.clients import postgres_client
+from headgate_lab.parts.processes import Fate, ServiceError, ServiceProcess
 
 TAKEOVER_SECONDS_MAX: Final = 300.0
 """Far beyond the goals: past this something does not work at all."""

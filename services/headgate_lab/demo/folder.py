@@ -12,8 +12,8 @@ import msgspec
 import psutil
 
 from headgate.eventlog.connection import logger as kafka_logger
-from headgate_lab.demo.orphans import no_orphans
-from headgate_lab.demo.processes import terminated_as_interrupt, uninterrupted
+from headgate_lab.parts.orphans import no_orphans
+from headgate_lab.parts.processes import terminated_as_interrupt, uninterrupted
 
 KAFKA_LOG: Final = "kafka-clients.log"
 """Beside the services' logs: what the Kafka clients of the run itself have logged."""

@@ -22,14 +22,15 @@ from headgate_lab.demo.folder import ClusterAt, Scratch, scratch_parts
 from headgate_lab.demo.load import Load
 from headgate_lab.demo.new_column import add_column
 from headgate_lab.demo.pauses import longest_pauses
-from headgate_lab.demo.processes import stop_all
 from headgate_lab.demo.report import Report, Verified
 from headgate_lab.demo.schema import NEW_COLUMN, TABLE_WITH_NEW_COLUMN, TABLES, with_altered
-from headgate_lab.demo.services import LEASE_SECONDS, Services, create_feed, postgresql_address, run_command
+from headgate_lab.demo.services import LEASE_SECONDS, Services, create_feed, postgresql_address
 from headgate_lab.demo.stack import FEED, Stack, running_stack
 from headgate_lab.demo.tables import all_apply, all_replicate, views
 from headgate_lab.demo.watch import Watch
 from headgate_lab.embedded.clients import postgres_client
+from headgate_lab.parts.commands import run_command
+from headgate_lab.parts.processes import stop_all
 
 REPLICATING_SECONDS_MAX: Final = 400.0
 """From the feed's creation until every table replicates: a few seconds."""

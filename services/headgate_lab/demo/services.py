@@ -3,12 +3,10 @@
 Also the one command that people would type to set it going (``headgate feed create``), typed for them.
 """
 
-import json
 import os
 import re
-import subprocess
 import urllib.request
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -16,19 +14,14 @@ import msgspec
 import yaml
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from headgate.provisioning.java import java_home_for_spark
 from headgate.provisioning.time_scale import scaled_seconds
-from headgate_lab.demo.processes import (
-    HEADGATE,
-    Fate,
-    ServiceError,
-    ServiceProcess,
-    environment,
-    interrupts_deferred,
-)
 from headgate_lab.demo.schema import TABLES
 from headgate_lab.demo.stack import FEED, TOPIC_PREFIX
 from headgate_lab.embedded.ports import HOST, free_ports
+from headgate_lab.parts.commands import run_command
+from headgate_lab.parts.connections import NamedDatabase, password_file_of, write_connections
+from headgate_lab.parts.processes import Fate, ServiceError, ServiceProcess, interrupts_deferred
+from headgate_lab.parts.settings import service_settings
 
 COORDINATORS: Final = ("coordinator-1", "coordinator-2")
 
@@ -44,19 +37,15 @@ SPARK_MEMORY: Final = "512m"
 JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For agents that live for minutes: a start costs 8 s of CPU rather than 13, the first jobs 4 rather than 9."""
 
-COMMAND_SECONDS_MAX: Final = 600.0
-"""For one command, however slow its own start is."""
-
 OUTCOME_SECONDS_MAX: Final = 240.0
 """For an owner to look at topics and sink and to answer: a second, on a quiet machine."""
 
 
-CONNECTIONS_FILE: Final = "connections.yaml"
 CONNECTION: Final = "target"
 SOURCE_CONNECTION: Final = "source"
-"""Their names in it, which feeds use."""
+"""Their names in the file of connections, which feeds use."""
 
-PASSWORD_FILE: Final = f"{CONNECTION}.password"
+PASSWORD_FILE: Final = password_file_of(CONNECTION)
 """The target's, in the folder for secrets."""
 
 SESSIONS_LOST: Final = re.compile(r"^headgate_agent_sessions_lost_total (\S+)$", re.MULTILINE)
@@ -139,23 +128,19 @@ class Services:
 def _settings(bootstrap: str, scratch: Path, secrets_dir: Path, lease_seconds: float) -> dict[str, str]:
     # A killed agent cannot remove its scratch folder: it goes with the demo's.
     scratch.mkdir()
-    return {
-        "HEADGATE_BOOTSTRAP": bootstrap,
-        "HEADGATE_SHARDS": "1",
-        "HEADGATE_REPLICATION_FACTOR": "1",
-        "HEADGATE_LEASE_SECONDS": f"{lease_seconds:g}",
-        "HEADGATE_SHUTDOWN_SECONDS": f"{SHUTDOWN_SECONDS:g}",
-        "HEADGATE_LOG__FORMAT": "console",
-        "HEADGATE_SPARK__MASTER": "local[2]",
-        "HEADGATE_SPARK__MEMORY": SPARK_MEMORY,
-        "HEADGATE_SPARK__SCRATCH": str(scratch),
-        "HEADGATE_SECRETS_DIR": str(secrets_dir),
-        "HEADGATE_CONNECTIONS": str(secrets_dir / CONNECTIONS_FILE),
+    return service_settings(
+        bootstrap,
+        secrets_dir,
+        master="local[2]",
+        HEADGATE_LEASE_SECONDS=f"{lease_seconds:g}",
+        HEADGATE_SHUTDOWN_SECONDS=f"{SHUTDOWN_SECONDS:g}",
+        HEADGATE_LOG__FORMAT="console",
+        HEADGATE_SPARK__MEMORY=SPARK_MEMORY,
+        HEADGATE_SPARK__SCRATCH=str(scratch),
         # A feed of a user at `headgate up` may write to the folders that the user allows.
-        "HEADGATE_ALLOWED_FOLDERS": os.environ.get("HEADGATE_ALLOWED_FOLDERS", ""),
-        "JAVA_HOME": str(java_home_for_spark()),
-        "JAVA_TOOL_OPTIONS": f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {JAVA_OPTIONS}".strip(),
-    }
+        HEADGATE_ALLOWED_FOLDERS=os.environ.get("HEADGATE_ALLOWED_FOLDERS", ""),
+        JAVA_TOOL_OPTIONS=f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {JAVA_OPTIONS}".strip(),
+    )
 
 
 class DatabaseAddress(msgspec.Struct, frozen=True):
@@ -171,20 +156,6 @@ def postgresql_address(dsn: str) -> DatabaseAddress:
     parts = conninfo_to_dict(dsn)
     without = make_conninfo("", **{name: value for name, value in parts.items() if name != "password"})
     return DatabaseAddress("postgresql", without, str(parts["password"]))
-
-
-def connections_text(databases: Mapping[str, DatabaseAddress]) -> str:
-    """The file of named connections, as an operator would write it. A database's name is what it is used for."""
-    described = {
-        name: {
-            "kind": database.type,
-            "address": database.dsn,
-            "password_file": _password_file(name),
-            "use": ["sink" if name == CONNECTION else "source"],
-        }
-        for name, database in databases.items()
-    }
-    return yaml.safe_dump({"connections": described}, sort_keys=False)
 
 
 def feed_text(
@@ -211,12 +182,14 @@ def create_feed(
 ) -> Path:
     """Write the feed's file and run ``headgate feed create`` on it; the file. Raises ServiceError."""
     databases = {CONNECTION: sink} if source is None else {CONNECTION: sink, SOURCE_CONNECTION: source}
-    for name, database in databases.items():
-        password_file = folder / _password_file(name)
-        password_file.touch(mode=0o600)
-        password_file.write_text(database.password, encoding="utf-8")
+    write_connections(
+        folder,
+        {
+            name: NamedDatabase(known.type, known.dsn, known.password, ["sink" if name == CONNECTION else "source"])
+            for name, known in databases.items()
+        },
+    )
     file = folder / f"{FEED}.yaml"
-    (folder / CONNECTIONS_FILE).write_text(connections_text(databases), encoding="utf-8")
     file.write_text(feed_text(sink, source, snapshot), encoding="utf-8")
     try:
         timeout = f"{scaled_seconds(OUTCOME_SECONDS_MAX):g}"
@@ -228,31 +201,6 @@ def create_feed(
     if answer.get("status") != "done":
         raise ServiceError(f"headgate feed create did not do it: {answer}; logs are in {services.log_folder}")
     return file
-
-
-def _password_file(name: str) -> str:
-    """In the folder for secrets."""
-    return f"{name}.password"
-
-
-def run_command(settings: Mapping[str, str], *arguments: str, accepted: Collection[int] = (0,)) -> dict[str, object]:
-    """Run a ``headgate … -o json`` command; return its answer. Raises ServiceError with the command's output.
-
-    ``accepted`` are the exit codes with which it gives an answer.
-    """
-    command = [*HEADGATE, *arguments]
-    seconds = scaled_seconds(COMMAND_SECONDS_MAX)
-    typed = f"headgate {' '.join(arguments)}"
-    try:
-        done = subprocess.run(
-            command, env=environment(settings), capture_output=True, text=True, timeout=seconds, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ServiceError(f"{typed} did not end within {seconds:.0f} s") from error
-    if done.returncode not in accepted:
-        raise ServiceError(f"{typed} ended with exit code {done.returncode}: {done.stderr.strip()}")
-    answer: dict[str, object] = json.loads(done.stdout)
-    return answer
 
 
 def sessions_lost(address: str) -> int | None:

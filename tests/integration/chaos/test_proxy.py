@@ -11,8 +11,8 @@ import pytest
 
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.chaos.proxy import SLOW_SECONDS, SOCKET_PATH_BYTES_MAX, Link, Proxies, Proxy
-from headgate_lab.demo.processes import ServiceError
 from headgate_lab.embedded.ports import HOST
+from headgate_lab.parts.processes import ServiceError
 
 pytestmark = pytest.mark.integration
 

@@ -23,8 +23,8 @@ from headgate.config.settings import Settings, load_settings
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
 from headgate.provisioning.time_scale import TIME_SCALE_VARIABLE, scaled_seconds
-from headgate_lab.embedded.served import ServedProcess
 from support import topic_changes
+from support.served_process import ServedProcess
 from support.waiting import eventually
 
 DEADLINE_SECONDS = 180.0

@@ -29,8 +29,8 @@ COMMAND = """
 import sys, time
 from contextlib import nullcontext
 from pathlib import Path
-from headgate_lab.demo.orphans import no_orphans
-from headgate_lab.demo.processes import ServiceProcess
+from headgate_lab.parts.orphans import no_orphans
+from headgate_lab.parts.processes import ServiceProcess
 
 folder, guarded, service = Path(sys.argv[1]), sys.argv[2] == 'guarded', sys.argv[3]
 with no_orphans() if guarded else nullcontext():

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from headgate.provisioning.time_scale import scaled_seconds
-from headgate_lab.demo.processes import Fate, ServiceError, ServiceProcess, interrupts_deferred, stop_all
+from headgate_lab.parts.processes import Fate, ServiceError, ServiceProcess, interrupts_deferred, stop_all
 from support.ended import has_ended
 from support.waiting import eventually
 
@@ -165,7 +165,7 @@ def test_writers_under_a_thawed_service_run_before_it_does(
         assert root.status() == psutil.STATUS_STOPPED, "the service itself still stands"
 
     with monkeypatch.context() as patched:
-        patched.setattr("headgate_lab.demo.processes.time", SimpleNamespace(sleep=head_start))
+        patched.setattr("headgate_lab.parts.processes.time", SimpleNamespace(sleep=head_start))
         service.thaw(head_start_seconds=0.5)
     assert head_starts == [0.5]
     eventually(lambda: root.status() != psutil.STATUS_STOPPED, "and then it runs as well")

@@ -25,9 +25,9 @@ from headgate.generation.changelog.shell.reader import ReadChange
 from headgate.generation.changelog.shell.wire import ReservedHeaderError
 from headgate.records.control import OutcomeStatus
 from headgate_lab.embedded.broker import CALM, EmbeddedKafka
-from headgate_lab.embedded.served import ServedProcess
 from support.access import grant, revoke_all
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
+from support.served_process import ServedProcess
 from support.topic_changes import add_partitions, make_topics
 from support.waiting import END_SECONDS_MAX, eventually
 

@@ -41,8 +41,8 @@ from headgate.records.timestamps import (
     TimestampsRequestKey,
     TimestampsRequestKind,
 )
-from headgate_lab.embedded.served import ServedProcess
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
+from support.served_process import ServedProcess
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration

@@ -16,7 +16,7 @@ from headgate.config.crash_points import CrashPoint
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.chaos import points
 from headgate_lab.chaos.points import Doom, all_cells, strike_at
-from headgate_lab.demo.processes import ServiceProcess
+from headgate_lab.parts.processes import ServiceProcess
 from support.waiting import eventually
 
 PARENT = "import subprocess, sys, time; subprocess.Popen([sys.argv[1], '1000']); time.sleep(1000)"

@@ -12,10 +12,10 @@ from headgate.records.base import Fact
 from headgate.records.keys import AgentKey, OwnerKey
 from headgate_lab.demo import faults
 from headgate_lab.demo.faults import Faults
-from headgate_lab.demo.processes import ServiceError
 from headgate_lab.demo.services import Services, sessions_lost
 from headgate_lab.demo.watch import Watch
 from headgate_lab.memory_log.log import MemoryBroker
+from headgate_lab.parts.processes import ServiceError
 from support import build
 
 

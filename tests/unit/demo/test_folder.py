@@ -10,7 +10,7 @@ import pytest
 
 from headgate.eventlog.connection import logger as kafka_logger
 from headgate_lab.demo.folder import KAFKA_LOG, scratch_parts
-from headgate_lab.demo.processes import interrupts_deferred
+from headgate_lab.parts.processes import interrupts_deferred
 
 
 def run(end: Callable[[], None] = lambda: None, *, keep: bool = False, fail: bool = False) -> Path:

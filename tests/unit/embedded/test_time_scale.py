@@ -7,7 +7,7 @@ from fixtures import servers
 from headgate.config.settings import load_settings
 from headgate.provisioning.errors import EmbeddedError
 from headgate.provisioning.time_scale import TIME_SCALE_VARIABLE, scaled_seconds
-from headgate_lab.demo.processes import environment
+from headgate_lab.parts.processes import environment
 
 
 def test_bounds_are_stretched_by_what_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:

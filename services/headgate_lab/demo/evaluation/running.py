@@ -33,13 +33,14 @@ from headgate_lab.demo.evaluation.connector_file import connector_options
 from headgate_lab.demo.evaluation.passwords import secrets_in, write_secret
 from headgate_lab.demo.evaluation.slot import check_slot, missing_slot, slot_of
 from headgate_lab.demo.folder import ClusterAt, Scratch, scratch_parts
-from headgate_lab.demo.processes import ServiceError, stop_all
 from headgate_lab.demo.scenario import SILENCE_SECONDS_MAX
-from headgate_lab.demo.services import COORDINATORS, OUTCOME_SECONDS_MAX, Services, run_command
+from headgate_lab.demo.services import COORDINATORS, OUTCOME_SECONDS_MAX, Services
 from headgate_lab.demo.watch import Watch
 from headgate_lab.embedded.broker import CALM, EmbeddedKafka
 from headgate_lab.embedded.connect import ConnectorFailedError, ConnectWorker
 from headgate_lab.embedded.ports import free_ports
+from headgate_lab.parts.commands import run_command
+from headgate_lab.parts.processes import ServiceError, stop_all
 
 __all__ = ["Evaluation", "Plan", "running"]
 

@@ -47,7 +47,7 @@ def no_orphans() -> Iterator[int]:
 
     Afterwards nothing guards them: end them before.
     """
-    command = [sys.executable, "-m", "headgate_lab.demo.orphans", _TOKEN]
+    command = [sys.executable, "-m", "headgate_lab.parts.orphans", _TOKEN]
     guard = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True, cwd="/")
     try:
         yield guard.pid

@@ -22,7 +22,7 @@ import psutil
 from headgate.provisioning.jvm import tail
 from headgate.provisioning.killed import await_killed
 from headgate.provisioning.time_scale import TIME_SCALE_VARIABLE, scaled_seconds
-from headgate_lab.demo.orphans import marked
+from headgate_lab.parts.orphans import marked
 
 STOP_SECONDS_MAX: Final = 80.0
 """A service gives itself 10 s for a clean stop (settings.shutdown_seconds); then the tree is killed."""

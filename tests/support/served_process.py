@@ -1,6 +1,6 @@
 """`headgate serve …` as a process of its own, which logs into a file.
 
-The demo's services are trees, which freeze and die as a whole: headgate_lab/demo/processes.py.
+The demo's services are trees, which freeze and die as a whole: headgate_lab/parts/processes.py.
 """
 
 import json
