@@ -6,8 +6,7 @@ Whether a cut-over (swap.py) came into force is seen by the number that InnoDB g
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from hashlib import sha256
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -26,7 +25,6 @@ from headgate.migration.strategies.contract import (
     Plan,
     RefusedError,
     Stored,
-    SupersededError,
     Table,
     force_refused,
     not_found,
@@ -38,7 +36,7 @@ from headgate.migration.strategies.mariadb.place import remembers, server_id
 from headgate.migration.strategies.mariadb.replicas import MariadbReplicas
 from headgate.migration.strategies.mariadb.rights import check_rehearsal, check_rights
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session, leave_log
-from headgate.migration.strategies.target import id_in_database
+from headgate.migration.strategies.owned_server import OwnedServer
 from headgate.records.migration import Artifact
 
 __all__ = ["MariadbServer"]
@@ -64,7 +62,7 @@ shadow_identity varchar(200) NOT NULL) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 """
 
 
-class MariadbServer:
+class MariadbServer(OwnedServer):
     """One migration's database; see contract.Server."""
 
     dialect: Literal["mysql", "postgres"] = "mysql"
@@ -74,15 +72,10 @@ class MariadbServer:
 
     def __init__(self, migration: str, target: Target, *, cluster_id: str, reads_only: bool = False) -> None:
         """Nothing is opened yet. Raises RefusedError."""
-        self._cluster_id = cluster_id
+        super().__init__(migration, target, cluster_id=cluster_id)
         self.logged = ""
-        self.migration = id_in_database(cluster_id, migration)
-        self.password_file = None if target.password_file is None else str(target.password_file)
-        self.mark = sha256(self.migration.encode()).hexdigest()[:8]
         self.sessions = MariadbSessions(self.migration, target, reads_only=reads_only)
         self.address = self.sessions.address
-        self.ended: list[str] = []
-        """Sessions that the last forced cut-over has ended."""
         self.rows = MariadbCopy(self.sessions)
         self.next_bound = self.rows.next_bound
         self.replicas: MariadbReplicas | None = None
@@ -95,19 +88,19 @@ class MariadbServer:
         """See contract."""
         return MariadbServer(migration, self.sessions.target, cluster_id=self._cluster_id)
 
-    def take_over(self, owner_rev: int) -> Memory | None:
-        """See contract."""
+    def _take_sessions(self, owner_rev: int) -> None:
         self.sessions.take_over(owner_rev)
-        main = self.sessions.main
-        main.run(_CREATE_MEMORY)
-        memory = self._memory(main)
-        if memory is not None and memory.owner_rev > owner_rev:
-            self.sessions.close()
-            raise SupersededError(f"owner {memory.owner_rev} has the migration")
-        if memory is None:
-            return None
-        main.run("UPDATE headgate.migration SET owner_rev = %s WHERE id = %s", (owner_rev, self.migration))
-        return msgspec.structs.replace(memory, owner_rev=owner_rev)
+        self.sessions.main.run(_CREATE_MEMORY)
+
+    def _close_sessions(self) -> None:
+        self.sessions.close()
+
+    def _forget_sessions(self) -> None:
+        self.sessions.forget()
+
+    def _run(self, doing: str, statement: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        del doing  # a session's own errors contain the statement's
+        return self.sessions.main.run(statement, parameters)
 
     def note(self, memory: Memory) -> None:
         """Remember; a later owner's memory is never overwritten."""
@@ -117,19 +110,6 @@ class MariadbServer:
             "after_text = VALUES(after_text), shadow_identity = VALUES(shadow_identity)",
             (self.migration, *msgspec.structs.astuple(memory)),
         )
-
-    def _memory(self, session: Session) -> Memory | None:
-        rows = session.run(
-            "SELECT owner_rev, attempt, stage, before_text, after_text, shadow_identity FROM headgate.migration "
-            "WHERE id = %s",
-            (self.migration,),
-        )
-        return Memory(*rows[0]) if rows else None
-
-    def forget(self) -> None:
-        """The migration has ended and nothing of it is left."""
-        self.sessions.main.run("DELETE FROM headgate.migration WHERE id = %s", (self.migration,))
-        self.sessions.forget()
 
     # --- which database it is ---
 

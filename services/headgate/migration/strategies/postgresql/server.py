@@ -9,8 +9,7 @@ Sessions carry the migration's id as their application name; a new owner ends th
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -32,6 +31,7 @@ from headgate.migration.strategies.contract import (
     not_found,
 )
 from headgate.migration.strategies.fingerprint import Facts, FormChange, change_between
+from headgate.migration.strategies.owned_server import OwnedServer
 from headgate.migration.strategies.postgresql import ownership
 from headgate.migration.strategies.postgresql.copy import PostgresCopy
 from headgate.migration.strategies.postgresql.desired import change, read_form, same
@@ -47,7 +47,6 @@ from headgate.migration.strategies.postgresql.names import called_alike, names_o
 from headgate.migration.strategies.postgresql.place import database_id
 from headgate.migration.strategies.postgresql.rights import check_new_objects, check_rights, relations_of
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, schema_of, translating
-from headgate.migration.strategies.target import id_in_database
 from headgate.records.migration import Artifact
 
 __all__ = ["PostgresServer", "make_altered"]
@@ -151,7 +150,7 @@ class Tried(msgspec.Struct, frozen=True):
     unwritable: frozenset[str]
 
 
-class PostgresServer:
+class PostgresServer(OwnedServer):
     """One migration's database; see contract.Server."""
 
     dialect: Literal["mysql", "postgres"] = "postgres"
@@ -161,14 +160,9 @@ class PostgresServer:
 
     def __init__(self, migration: str, target: Target, *, cluster_id: str, reads_only: bool = False) -> None:
         """Nothing is opened yet. Raises RefusedError."""
-        self._cluster_id = cluster_id
-        self.migration = id_in_database(cluster_id, migration)
-        self.password_file = None if target.password_file is None else str(target.password_file)
-        self.mark = sha256(self.migration.encode()).hexdigest()[:8]
+        super().__init__(migration, target, cluster_id=cluster_id)
         self.sessions = PostgresSessions(self.migration, target, reads_only=reads_only)
         self.address = self.sessions.address
-        self.ended: list[str] = []
-        """Sessions that the last forced cut-over has ended."""
         self.learns_form = False
         """Whether ``rehearse`` also learns what the statement does to the table's facts and names."""
         self.tried: Tried | None = None
@@ -184,30 +178,20 @@ class PostgresServer:
         """See contract."""
         return PostgresServer(migration, self.sessions.target, cluster_id=self._cluster_id)
 
-    def take_over(self, owner_rev: int) -> Memory | None:
-        """See contract."""
+    def _take_sessions(self, owner_rev: int) -> None:
         self.sessions.take_over(owner_rev)
-        main = self.sessions.main
         with translating("taking over"):
-            ownership.create(main, _CREATE_MEMORY)
-        memory = self._memory(main)
-        if memory is not None and memory.owner_rev > owner_rev:
-            self.sessions.close()
-            raise SupersededError(f"owner {memory.owner_rev} has the migration")
-        if memory is None:
-            return None
-        with translating("taking over"):
-            main.execute("UPDATE headgate.migration SET owner_rev = %s WHERE id = %s", (owner_rev, self.migration))
-        return msgspec.structs.replace(memory, owner_rev=owner_rev)
+            ownership.create(self.sessions.main, _CREATE_MEMORY)
 
-    def _memory(self, session: BoundedConnection) -> Memory | None:
-        with translating("reading headgate.migration"):
-            row = session.execute(
-                "SELECT owner_rev, attempt, stage, before_text, after_text, shadow_identity FROM headgate.migration "
-                "WHERE id = %s",
-                (self.migration,),
-            ).fetchone()
-        return None if row is None else Memory(*row)
+    def _close_sessions(self) -> None:
+        self.sessions.close()
+
+    def _forget_sessions(self) -> None:
+        self.sessions.forget()
+
+    def _run(self, doing: str, statement: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        with translating(f"{doing} headgate.migration"):
+            return PostgresSession(self.sessions.main).execute(statement, parameters)
 
     def note(self, memory: Memory) -> None:
         """Remember."""
@@ -230,12 +214,6 @@ class PostgresServer:
                 memory.identity,
             ),
         )
-
-    def forget(self) -> None:
-        """The migration has ended and nothing of it is left."""
-        with translating("writing headgate.migration"):
-            self.sessions.main.execute("DELETE FROM headgate.migration WHERE id = %s", (self.migration,))
-        self.sessions.forget()
 
     # --- which database it is ---
 
