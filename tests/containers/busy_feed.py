@@ -23,7 +23,7 @@ from headgate.eventlog.partition_reader import PartitionReader, read_to
 from headgate_lab.demo.audit import audit
 from headgate_lab.demo.audit_triggers import install_source_audit, install_target_audit
 from headgate_lab.demo.compare import compare
-from headgate_lab.demo.load import Load, fill, write_markers
+from headgate_lab.demo.load import ShopLoad, fill, write_markers
 from headgate_lab.demo.schema import SCHEMA, TABLES, create_source, create_target
 from support.topic_changes import await_topics
 
@@ -135,7 +135,7 @@ def create_shop(compose: Compose) -> None:
 
 
 @contextmanager
-def busy_feed(compose: Compose) -> Iterator[Load]:
+def busy_feed(compose: Compose) -> Iterator[ShopLoad]:
     """Writers at the source from here on; at its end all rows are the same, and none was written twice."""
     with psycopg.connect(SOURCE, autocommit=True) as source, psycopg.connect(TARGET, autocommit=True) as target:
         install_target_audit(target)
@@ -144,7 +144,7 @@ def busy_feed(compose: Compose) -> Iterator[Load]:
         install_source_audit(source)
         keys = fill(source, 1)
         _create(compose)
-        load = Load(SOURCE, 1, 2, 20.0, keys)
+        load = ShopLoad(SOURCE, 1, 2, 20.0, keys)
         load.start()
         try:
             yield load

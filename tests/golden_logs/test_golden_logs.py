@@ -37,7 +37,7 @@ from headgate.records.control import (
     TaskState,
     WantedState,
 )
-from headgate_lab.memory_log.partition import Entry, PartitionLog
+from headgate_lab.memory_log.partition import LogEntry, PartitionLog
 from support.codec import decode
 
 LEVELS = sorted(int(path.name.removeprefix("v")) for path in HERE.glob("v*") if path.is_dir())
@@ -49,7 +49,7 @@ UNHEARD_OF = {(FeedState, FeedState.FINISHED), (FeedState, FeedState.REMOVED), (
 """What no history comes to: no feed has an end yet, and a feed that is removed is a tombstone."""
 
 
-def replayed(entries: Iterable[tuple[Any, Entry]], shard: int) -> str:
+def replayed(entries: Iterable[tuple[Any, LogEntry]], shard: int) -> str:
     """The digest after the records of one shard, partition by partition, as a reader of this version reads them."""
     state = COORDINATOR.new_state(shard)
     mine = partitions_of_shard(shard)
@@ -59,13 +59,13 @@ def replayed(entries: Iterable[tuple[Any, Entry]], shard: int) -> str:
     return COORDINATOR.digest(state)
 
 
-def entry_of(line: Line) -> Entry:
+def entry_of(line: Line) -> LogEntry:
     """The line as this version's codec reads its bytes."""
     try:
         key, value = decode(line.partition.topic, line.key.encode(), line.value)
     except CodecGarbage as garbage:
-        return Entry(line.offset, line.key, None, None, garbage.reason)
-    return Entry(line.offset, key, value, None)
+        return LogEntry(line.offset, line.key, None, None, garbage.reason)
+    return LogEntry(line.offset, key, value, None)
 
 
 def log_of(dump: Dump) -> dict[Any, PartitionLog]:
@@ -78,7 +78,7 @@ def log_of(dump: Dump) -> dict[Any, PartitionLog]:
     return logs
 
 
-def entries_of(logs: dict[Any, PartitionLog]) -> list[tuple[Any, Entry]]:
+def entries_of(logs: dict[Any, PartitionLog]) -> list[tuple[Any, LogEntry]]:
     return [(partition, entry) for partition, log in sorted(logs.items()) for entry in log.entries]
 
 
@@ -97,7 +97,7 @@ def test_what_was_written_gives_the_state_it_gave(path: Path) -> None:
     assert {shard: replayed(entries_of(logs), shard) for shard in shards} == dump.digests
 
 
-def reversed_topics(logs: dict[Any, PartitionLog]) -> list[tuple[Any, Entry]]:
+def reversed_topics(logs: dict[Any, PartitionLog]) -> list[tuple[Any, LogEntry]]:
     return [(partition, entry) for partition, log in sorted(logs.items(), reverse=True) for entry in log.entries]
 
 

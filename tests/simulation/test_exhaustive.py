@@ -7,10 +7,10 @@ import pytest
 
 from headgate.agent.core import transitions
 from headgate.coordinator.core import replication
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.coordinator.core.spans import dividing, waiting
 from headgate.records.spans import divide
-from headgate_lab.simulation.exhaustive.bounds import Bounds
+from headgate_lab.simulation.exhaustive.bounds import SearchBounds
 from headgate_lab.simulation.exhaustive.scopes import QUICK, Scope
 from headgate_lab.simulation.exhaustive.search import search
 
@@ -38,63 +38,65 @@ def changed() -> Iterator[Any]:
 
 
 def test_a_secondary_promoted_before_the_primary_has_stopped_is_found(changed: Any) -> None:
-    pair = (replication.Phase.HANDOVER, replication.Signal.PRIMARY_STOPPING)
-    changed(replication.TRANSITIONS, pair, replication.Action.PROMOTE)
-    changed(replication.TRANSITIONS, (pair[0], replication.Signal.PRIMARY_REPLICATING), replication.Action.PROMOTE)
-    finding = search(Bounds(commands=("move",), faults=0)).finding
+    pair = (replication.SpanPhase.HANDOVER, replication.SpanSignal.PRIMARY_STOPPING)
+    changed(replication.TRANSITIONS, pair, replication.SpanAction.PROMOTE)
+    changed(
+        replication.TRANSITIONS, (pair[0], replication.SpanSignal.PRIMARY_REPLICATING), replication.SpanAction.PROMOTE
+    )
+    finding = search(SearchBounds(commands=("move",), faults=0)).finding
     assert finding is not None
     assert "may" in finding.message or "reports" in finding.message
 
 
 def test_an_agent_that_claims_as_a_secondary_is_found(changed: Any) -> None:
     pair = (None, transitions.Directive.PREPARE_ANEW)
-    changed(transitions.TRANSITIONS, pair, transitions.Action.REPLICATE)
-    finding = search(Bounds(commands=("move",), faults=0)).finding
+    changed(transitions.TRANSITIONS, pair, transitions.SessionAction.REPLICATE)
+    finding = search(SearchBounds(commands=("move",), faults=0)).finding
     assert finding is not None
     assert "sets out to claim" in finding.message
 
 
 def test_a_span_called_sealed_when_its_agent_was_only_lost_is_found(changed: Any, monkeypatch: Any) -> None:
     monkeypatch.setitem(
-        replication.ACTIONS, replication.Action.ORPHAN, replication.ACTIONS[replication.Action.SEAL_CLOSED]
+        replication.ACTIONS, replication.SpanAction.ORPHAN, replication.ACTIONS[replication.SpanAction.SEAL_CLOSED]
     )
-    finding = search(Bounds(commands=("pause",), faults=1), depth=22).finding
+    finding = search(SearchBounds(commands=("pause",), faults=1), depth=22).finding
     assert finding is not None
     assert finding.message.startswith("1: ")
 
 
 def test_a_span_called_sealed_when_its_drain_was_only_given_up_is_found(changed: Any) -> None:
-    pair = (replication.Phase.REMOVING, replication.Signal.DEADLINE)
-    changed(replication.TRANSITIONS, pair, replication.Action.SEAL_CLOSED)
-    finding = search(Bounds(commands=("pause",), faults=1), depth=22).finding
+    pair = (replication.SpanPhase.REMOVING, replication.SpanSignal.DEADLINE)
+    changed(replication.TRANSITIONS, pair, replication.SpanAction.SEAL_CLOSED)
+    finding = search(SearchBounds(commands=("pause",), faults=1), depth=22).finding
     assert finding is not None
     assert "is called sealed" in finding.message
 
 
 def test_a_writer_that_is_passed_over_before_its_deadline_is_found(monkeypatch: Any) -> None:
     monkeypatch.setattr(waiting, "is_passed_over", lambda *_: True)
-    finding = search(Bounds(commands=("move",), faults=1), depth=18).finding
+    finding = search(SearchBounds(commands=("move",), faults=1), depth=18).finding
     assert finding is not None
     assert "reports" in finding.message
 
 
 def test_a_part_given_out_before_the_whole_is_sealed_is_found(monkeypatch: Any) -> None:
-    monkeypatch.setattr(Draft, "is_covered", lambda *_: False)
-    finding = search(Bounds(commands=("split",), faults=0, partitions=2)).finding
+    monkeypatch.setattr(CoordinatorDraft, "is_covered", lambda *_: False)
+    finding = search(SearchBounds(commands=("split",), faults=0, partitions=2)).finding
     assert finding is not None
     assert "is not sealed" in finding.message
 
 
 def test_a_division_that_loses_a_partition_is_found(monkeypatch: Any) -> None:
     monkeypatch.setattr(dividing, "divide", lambda plan, parts: divide(plan, parts)[1:])
-    finding = search(Bounds(commands=("split",), faults=0, partitions=2)).finding
+    finding = search(SearchBounds(commands=("split",), faults=0, partitions=2)).finding
     assert finding is not None
     assert "lost a partition" in finding.message
 
 
 def test_a_lost_table_is_found(changed: Any) -> None:
-    pair = (replication.Phase.REPLICATING, replication.Signal.PRIMARY_LOST)
-    changed(replication.TRANSITIONS, pair, replication.Action.WAIT)
-    finding = search(Bounds(faults=1)).finding
+    pair = (replication.SpanPhase.REPLICATING, replication.SpanSignal.PRIMARY_LOST)
+    changed(replication.TRANSITIONS, pair, replication.SpanAction.WAIT)
+    finding = search(SearchBounds(faults=1)).finding
     assert finding is not None
     assert finding.message.startswith("2: ")

@@ -5,7 +5,7 @@ A failing seed is in the name of the test; `headgate sim --world migrations --se
 
 import pytest
 
-from headgate_lab.simulation.migrations.database import MigrationBrokenError, Table
+from headgate_lab.simulation.migrations.database import MigrationBrokenError, SimulatedTable
 from headgate_lab.simulation.migrations.world import MigrationWorld
 
 
@@ -20,7 +20,7 @@ def test_terminal_states_are_facts_in_a_thousand_histories(seed: int) -> None:
     MigrationWorld(seed).run()
 
 
-class Unfenced(Table):
+class Unfenced(SimulatedTable):
     """Whoever comes late still gets its way."""
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -29,7 +29,7 @@ class Unfenced(Table):
 
 def test_a_fence_that_is_missing_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the histories could hold because nothing happens in them."""
-    monkeypatch.setattr("headgate_lab.simulation.migrations.database.Table", Unfenced)
+    monkeypatch.setattr("headgate_lab.simulation.migrations.database.SimulatedTable", Unfenced)
 
     def play_many() -> None:
         for seed in range(60):

@@ -15,7 +15,7 @@ from headgate.records.control import OperationKind, Positions
 from headgate.runtime.levels import Readership
 from headgate_lab.simulation import operator
 from headgate_lab.simulation.campaign import Campaign, play, shrink
-from headgate_lab.simulation.executor import Run, SimulatedExecutor
+from headgate_lab.simulation.executor import SimulatedExecutor, SpanRun
 from headgate_lab.simulation.profile import DRAWN_APART, FAULT_RATES, Profile, draw_profile
 from headgate_lab.simulation.sink import SimulatedSink
 
@@ -109,7 +109,7 @@ def test_retention_stops_a_span_and_never_makes_it_skip() -> None:
 
 
 def test_a_reader_that_skips_what_was_deleted_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def skip(executor: Any, run: Run, positions: Positions) -> bool:
+    def skip(executor: Any, run: SpanRun, positions: Positions) -> bool:
         for partition, at in positions.items():
             positions[partition] = max(at, executor._world.source_begin(run.task.plan.topic, partition))
         return False

@@ -63,7 +63,7 @@ from headgate.records.timestamps import (
 )
 from headgate.runtime import requests
 from headgate_lab.memory_log.log import MemoryBroker
-from headgate_lab.memory_log.partition import Entry, PartitionLog
+from headgate_lab.memory_log.partition import LogEntry, PartitionLog
 from support import build
 from support.migration_records import recorded
 
@@ -133,7 +133,7 @@ class Owners(MemoryBroker):
         }
         return sum(value is not None for value in held.values())
 
-    def _answer(self, partition: Partition, entry: Entry) -> None:
+    def _answer(self, partition: Partition, entry: LogEntry) -> None:
         outcome = outcome_of(entry.key)
         if outcome is not None and entry.value is not None and self.outcome is not None:
             self.append(Placed(Partition(outcome.topic, partition.number), Fact(outcome, self.outcome)), 2)

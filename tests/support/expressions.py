@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from headgate.config.expressions import EXTRACTED, TRUNCATED, Call, Column, Expression, Kind, Literal
+from headgate.config.expressions import EXTRACTED, TRUNCATED, Call, ColumnReference, Expression, Kind, Literal
 from headgate.formats.change import ChangeError
 from headgate.formats.expressions.functions import DATE_FIELDS
 from headgate.formats.expressions.operators import divide_decimals
@@ -59,7 +59,7 @@ def literals(kind: Kind) -> st.SearchStrategy[Expression]:
 
 
 def _columns(kind: Kind) -> st.SearchStrategy[Expression]:
-    return st.sampled_from([Column(name) for name, other in COLUMNS.items() if other is kind])
+    return st.sampled_from([ColumnReference(name) for name, other in COLUMNS.items() if other is kind])
 
 
 def _call(of: str, *operands: st.SearchStrategy[Expression], **more: Any) -> st.SearchStrategy[Expression]:
@@ -102,7 +102,13 @@ def _composed(kind: Kind, depth: int) -> list[st.SearchStrategy[Expression]]:
             found += [_call("||", below(kind), below(kind)), _call("lower", below(kind)), _call("upper", below(kind))]
             found += [
                 _call("cast", below(other), to=kind)
-                for other in (Kind.INTEGER, Kind.NUMERIC, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP)
+                for other in (
+                    Kind.INTEGER,
+                    Kind.NUMERIC,
+                    Kind.BOOLEAN,
+                    Kind.DATE,
+                    Kind.TIMESTAMP,
+                )
             ]
             small = st.integers(-5, 5).map(_small)
             found += [_call(of, below(kind)) for of in ("trim", "ltrim", "rtrim")]
@@ -145,7 +151,7 @@ def text_of(expression: Expression, *, at_postgresql: bool = False) -> str:  # n
 
     ``at_postgresql``: as PostgreSQL computes the same, in which numbers have 32 bits and zeros at the end count.
     """
-    if isinstance(expression, Column):
+    if isinstance(expression, ColumnReference):
         return f'"{expression.name}"'
     if isinstance(expression, Literal):
         return _literal_text(expression, at_postgresql=at_postgresql)
@@ -223,7 +229,7 @@ _OF_KIND: Final = {
 
 
 def kind_of(expression: Expression) -> Kind:  # noqa: PLR0911 - one case per node
-    if isinstance(expression, Column):
+    if isinstance(expression, ColumnReference):
         return COLUMNS[expression.name]
     if isinstance(expression, Literal):
         return expression.kind
@@ -248,7 +254,7 @@ class RefusedError(Exception):
 
 def slowly(expression: Expression, row: Mapping[str, Any]) -> Any:  # noqa: C901, PLR0911, PLR0912
     """The value, operator by operator. Raises RefusedError."""
-    if isinstance(expression, Column):
+    if isinstance(expression, ColumnReference):
         return row[expression.name]
     if isinstance(expression, Literal):
         return _literal_value(expression)

@@ -9,14 +9,14 @@ from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.generation.changelog.shell.ingest import IngestService
 from headgate.generation.shell.tail import GenerationTail
 from headgate.records.names import InvalidNameError, check_name
-from headgate.records.places import Place, PlaceError
+from headgate.records.places import LogPosition, PlaceError
 
 
 def ingest_part(around: Surroundings, log_name: str, topics: Sequence[str], name: str, skip: Sequence[str]) -> Part:
     """The service. Raises CommandError, LogError, ChangeLogUnavailableError."""
     try:
         check_name("ingest", name)
-        skipped = [Place.parse(text) for text in skip]
+        skipped = [LogPosition.parse(text) for text in skip]
     except InvalidNameError as error:
         raise CommandError(ExitCode.SETTING, f"--name: {error}") from error
     except PlaceError as error:

@@ -20,7 +20,7 @@ from headgate.config.registry_spec import RegistrySpec
 from headgate.eventlog.schema_files import SchemaVersion, schemas
 from headgate.formats.schema_registry import NOT_FOUND, OK, SchemaAnswer, SchemaRegistry, decoded, problem_said
 
-__all__ = ["Registered", "RegistrationError", "Standing", "add_schemas", "standings"]
+__all__ = ["Registered", "RegistrationError", "RegistrationState", "add_schemas", "standings"]
 
 
 class RegistrationError(Exception):
@@ -29,7 +29,7 @@ class RegistrationError(Exception):
     code: ClassVar[str] = "schema-not-registered"
 
 
-class Standing(StrEnum):
+class RegistrationState(StrEnum):
     """What a registry has under one of our ids."""
 
     REGISTERED = "registered"
@@ -45,7 +45,7 @@ class Registered(msgspec.Struct, frozen=True):
     record: str
     version: int
     subject: str
-    standing: Standing
+    standing: RegistrationState
 
 
 def standings(spec: RegistrySpec) -> list[Registered]:
@@ -65,13 +65,13 @@ def add_schemas(spec: RegistrySpec, found: Sequence[Registered]) -> Iterator[Reg
     """
     registry = SchemaRegistry(spec)
     for each in found:
-        if each.standing is Standing.TAKEN:
+        if each.standing is RegistrationState.TAKEN:
             raise RegistrationError(
                 f"Schema {each.id} ({each.record}) cannot be registered at {spec.url}: the registry has another schema "
                 "under this id. Register in a registry of its own, or in one whose ids do not reach 1101 to 9999"
             )
     for each in found:
-        if each.standing is Standing.MISSING:
+        if each.standing is RegistrationState.MISSING:
             yield _registered(registry, spec, each)
 
 
@@ -86,7 +86,7 @@ def _registered(registry: SchemaRegistry, spec: RegistrySpec, each: Registered) 
         reset = registry.send("DELETE", f"/mode/{subject}")
     _expect_ok(reset, each, spec, "the end of the mode IMPORT")
     now = _standing(registry, version)
-    if now.standing is not Standing.REGISTERED:
+    if now.standing is not RegistrationState.REGISTERED:
         raise RegistrationError(
             f"Schema {each.id} ({each.record}) was sent to {spec.url}, which does not have it under this id. The "
             "registry must take schemas under given ids (mode IMPORT), as Confluent's and Redpanda's do"
@@ -112,11 +112,11 @@ def _standing(registry: SchemaRegistry, version: SchemaVersion) -> Registered:
             f"The registry answered {status} for schema {version.id}{problem_said(body)}, so what it has under this id "
             "is not known. Nothing was registered under it. Try again when the registry answers"
         )
-    standing = Standing.MISSING
+    standing = RegistrationState.MISSING
     if status == OK:
         known = decoded(body, SchemaAnswer)
         is_ours = known is not None and _canonical(known.schema) == to_parsing_canonical_form(version.parsed)
-        standing = Standing.REGISTERED if is_ours else Standing.TAKEN
+        standing = RegistrationState.REGISTERED if is_ours else RegistrationState.TAKEN
     subject = f"{version.parsed['name']}.v{version.version}"
     return Registered(version.id, version.record.__name__, version.version, subject, standing)
 

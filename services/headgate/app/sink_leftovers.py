@@ -25,7 +25,7 @@ from headgate.sinks.contract import SinkError
 from headgate.sinks.kafka.removal import ProgressTopic, opened_progress
 from headgate.sinks.registry import plug_of
 
-__all__ = ["NO_ADDRESS", "Leftover", "SinkPlace", "Standing", "examine", "places_once", "remove_leftover"]
+__all__ = ["NO_ADDRESS", "Leftover", "LeftoverState", "SinkPlace", "examine", "places_once", "remove_leftover"]
 
 
 class SinkPlace(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class SinkPlace(msgspec.Struct, frozen=True):
         return plug_of(self.kind).address(self.target.dsn)
 
 
-class Standing(StrEnum):
+class LeftoverState(StrEnum):
     """What a leftover is, or what became of it."""
 
     ABSENT = "nothing there"
@@ -59,7 +59,7 @@ class Leftover(msgspec.Struct, frozen=True):
 
     what: str
     place: str
-    standing: Standing
+    standing: LeftoverState
     why: str = ""
     by_hand: str = ""
 
@@ -166,23 +166,23 @@ def places_once(places: Iterator[SinkPlace]) -> list[SinkPlace]:
 
 def examine(place: SinkPlace, cluster_id: str) -> Leftover:
     """What is there. Never raises: a place that cannot be read has the reason."""
-    nothing = _leftover(place, Standing.ABSENT)
+    nothing = _leftover(place, LeftoverState.ABSENT)
     kind = _KINDS.get(place.kind)
     if kind is None:
         return msgspec.structs.replace(
             nothing,
             what="ledgers _headgate",
-            standing=Standing.KEPT,
+            standing=LeftoverState.KEPT,
             why="they are shared by all clusters that write to this lake; remove _headgate once no feed does",
         )
     try:
         with kind.opened(place, cluster_id) as remover:
             why = remover.why_kept()
     except _ERRORS as error:
-        return _leftover(place, Standing.UNKNOWN, str(error))
+        return _leftover(place, LeftoverState.UNKNOWN, str(error))
     if why is None:
         return nothing
-    return _leftover(place, Standing.KEPT if why else Standing.REMOVABLE, why)
+    return _leftover(place, LeftoverState.KEPT if why else LeftoverState.REMOVABLE, why)
 
 
 def remove_leftover(place: SinkPlace, cluster_id: str) -> Leftover:
@@ -191,13 +191,13 @@ def remove_leftover(place: SinkPlace, cluster_id: str) -> Leftover:
         with _KINDS[place.kind].opened(place, cluster_id) as remover:
             remover.remove()
     except SchemaInUseError as error:
-        return _leftover(place, Standing.KEPT, str(error))
+        return _leftover(place, LeftoverState.KEPT, str(error))
     except _ERRORS as error:
-        return _leftover(place, Standing.FAILED, str(error))
-    return _leftover(place, Standing.REMOVED)
+        return _leftover(place, LeftoverState.FAILED, str(error))
+    return _leftover(place, LeftoverState.REMOVED)
 
 
-def _leftover(place: SinkPlace, standing: Standing, why: str = "") -> Leftover:
+def _leftover(place: SinkPlace, standing: LeftoverState, why: str = "") -> Leftover:
     kind = _KINDS.get(place.kind)
     return Leftover(
         what="" if kind is None else kind.what,

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.capture.place import Place
+from headgate.capture.place import DatabaseEndpoint
 from headgate.capture.tables import SourceTable, topic_part
 
 __all__ = ["ConnectorNames", "connector_json", "topic_of"]
@@ -50,7 +50,7 @@ def topic_of(prefix: str, table: SourceTable) -> str:
     return f"{prefix}.{topic_part(table.schema)}.{topic_part(table.table)}"
 
 
-def connector_json(place: Place, names: ConnectorNames, tables: Sequence[SourceTable]) -> str:
+def connector_json(place: DatabaseEndpoint, names: ConnectorNames, tables: Sequence[SourceTable]) -> str:
     """The whole file, with a line end."""
     own = _postgresql if place.kind == "postgresql" else _mysql
     settings: dict[str, str] = {}
@@ -61,7 +61,7 @@ def connector_json(place: Place, names: ConnectorNames, tables: Sequence[SourceT
     return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
 
 
-def _login(place: Place, names: ConnectorNames) -> Iterator[Line]:
+def _login(place: DatabaseEndpoint, names: ConnectorNames) -> Iterator[Line]:
     yield "database.hostname", place.host, ""
     yield "database.port", str(place.port), ""
     yield "database.user", place.user, ""
@@ -73,7 +73,7 @@ def _login(place: Place, names: ConnectorNames) -> Iterator[Line]:
     )
 
 
-def _postgresql(place: Place, names: ConnectorNames) -> Iterator[Line]:
+def _postgresql(place: DatabaseEndpoint, names: ConnectorNames) -> Iterator[Line]:
     yield "connector.class", "io.debezium.connector.postgresql.PostgresConnector", ""
     yield from _login(place, names)
     yield "database.dbname", place.database, ""
@@ -86,7 +86,7 @@ def _postgresql(place: Place, names: ConnectorNames) -> Iterator[Line]:
     yield "interval.handling.mode", "string", "By default months become 30.4375 days"
 
 
-def _mysql(place: Place, names: ConnectorNames) -> Iterator[Line]:
+def _mysql(place: DatabaseEndpoint, names: ConnectorNames) -> Iterator[Line]:
     kind = "mariadb.MariaDbConnector" if names.is_mariadb else "mysql.MySqlConnector"
     yield "connector.class", f"io.debezium.connector.{kind}", ""
     yield from _login(place, names)

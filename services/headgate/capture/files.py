@@ -6,7 +6,7 @@ import msgspec
 
 from headgate.capture.connector import ConnectorNames, connector_json
 from headgate.capture.feed_file import FeedEnds, feed_file
-from headgate.capture.place import Place
+from headgate.capture.place import DatabaseEndpoint
 from headgate.capture.source import Capture, Mysql
 from headgate.config.feed import parse_feed
 from headgate.tables.plan import TargetTables
@@ -47,7 +47,7 @@ class CaptureFiles(msgspec.Struct, frozen=True):
         return [self.connector, self.feed]
 
 
-def capture_files(captured: Capture, place: Place, naming: Naming, ends: FeedEnds) -> CaptureFiles:
+def capture_files(captured: Capture, place: DatabaseEndpoint, naming: Naming, ends: FeedEnds) -> CaptureFiles:
     """The texts; nothing is written. Raises DatabaseRefusedError where two tables have one topic, FeedSpecError."""
     names = ConnectorNames(
         prefix=naming.feed,

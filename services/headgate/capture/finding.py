@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["KEYLESS", "Finding", "FixIn", "State", "is_wrong"]
+__all__ = ["KEYLESS", "CaptureFinding", "FixIn", "State", "is_wrong"]
 
 
 class State(StrEnum):
@@ -30,7 +30,7 @@ class FixIn(StrEnum):
     SHELL = "shell"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class CaptureFinding(msgspec.Struct, frozen=True):
     """One line of a report. ``subject`` is a table, or another part that the check is about."""
 
     check: str
@@ -47,6 +47,6 @@ KEYLESS: Final = "Add a primary key, or set keyless: append for it in the feed, 
 """What to do about a table whose rows nothing identifies."""
 
 
-def is_wrong(findings: Iterable[Finding]) -> bool:
+def is_wrong(findings: Iterable[CaptureFinding]) -> bool:
     """Whether any check failed. Warnings and what is pending do not count."""
     return any(finding.state is State.WRONG for finding in findings)

@@ -12,12 +12,12 @@ from headgate.databases.kinds import kind_of
 from headgate.databases.mysql.address import parse_address
 from headgate.databases.postgresql.address import url_of
 
-__all__ = ["Place", "place_of"]
+__all__ = ["DatabaseEndpoint", "place_of"]
 
 _POSTGRES_TLS: Final = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 
 
-class Place(msgspec.Struct, frozen=True):
+class DatabaseEndpoint(msgspec.Struct, frozen=True):
     """One database on one host. ``options`` are those of TLS, by the names that the address has for them."""
 
     kind: str
@@ -28,7 +28,7 @@ class Place(msgspec.Struct, frozen=True):
     options: Mapping[str, str] = {}
 
 
-def place_of(target: Target) -> Place:
+def place_of(target: Target) -> DatabaseEndpoint:
     """The parts of the address. Raises DatabaseRefusedError where it does not name one host, a user and a database."""
     options = target.options
     if kind_of(target.dsn, options).name == "mysql":
@@ -36,7 +36,7 @@ def place_of(target: Target) -> Place:
         if parsed.database is None:
             raise DatabaseRefusedError(f"{options.address} names no database. Write mysql://user@host:port/database")
         tls = {name: value for name, value in parsed.options.items() if name.startswith("ssl_")}
-        return Place("mysql", parsed.host, parsed.port, parsed.user, parsed.database, tls)
+        return DatabaseEndpoint("mysql", parsed.host, parsed.port, parsed.user, parsed.database, tls)
     url, database = url_of(target.dsn, options)
     parts = urlsplit(url)
     if "," in parts.netloc:
@@ -45,6 +45,6 @@ def place_of(target: Target) -> Place:
         )
     given = dict(parse_qsl(parts.query))
     tls = {name: given[name] for name in _POSTGRES_TLS if name in given}
-    return Place(
+    return DatabaseEndpoint(
         "postgresql", unquote(parts.hostname or ""), parts.port or 5432, unquote(parts.username or ""), database, tls
     )

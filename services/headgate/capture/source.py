@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.capture.finding import Finding, State
+from headgate.capture.finding import CaptureFinding, State
 from headgate.capture.mysql.facts import MysqlFacts, MysqlTable
 from headgate.capture.mysql.read import read_mysql, with_rights
 from headgate.capture.mysql.rules import mysql_findings
@@ -29,7 +29,7 @@ class Postgres(msgspec.Struct, frozen=True):
     facts: PostgresFacts
     tables: tuple[PostgresTable, ...]
 
-    def findings(self, *, publication: str, slot: str) -> list[Finding]:
+    def findings(self, *, publication: str, slot: str) -> list[CaptureFinding]:
         """Every check of it."""
         found = postgresql_findings(self.facts, self.tables, publication=publication, slot=slot)
         return found if self.tables else [*found, _NO_TABLES]
@@ -41,7 +41,7 @@ class Mysql(msgspec.Struct, frozen=True):
     facts: MysqlFacts
     tables: tuple[MysqlTable, ...]
 
-    def findings(self, *, publication: str, slot: str) -> list[Finding]:  # noqa: ARG002 - it has neither
+    def findings(self, *, publication: str, slot: str) -> list[CaptureFinding]:  # noqa: ARG002 - it has neither
         """Every check of it."""
         found = mysql_findings(self.facts, self.tables)
         return found if self.tables else [*found, _NO_TABLES]
@@ -69,6 +69,6 @@ def read_source(target: Target, patterns: Sequence[str]) -> Capture:
     return Postgres(found, tuple(chosen_tables(found.tables, patterns)))
 
 
-_NO_TABLES: Final = Finding(
+_NO_TABLES: Final = CaptureFinding(
     "table", State.WARNING, "the database has no tables that this user can see", then="Create them, or grant rights"
 )

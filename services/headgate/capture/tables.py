@@ -11,7 +11,7 @@ from headgate.config.wording import did_you_mean, nearest
 from headgate.records.identifiers import earlier_identifier, show_identifier
 from headgate.records.name_lists import shown_names
 
-__all__ = ["Column", "NoTableError", "SourceTable", "chosen_tables", "topic_part"]
+__all__ = ["CapturedColumn", "NoTableError", "SourceTable", "chosen_tables", "topic_part"]
 
 _NOT_IN_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
 """What Debezium replaces by an underscore, because Kafka does not allow it in a topic's name."""
@@ -21,7 +21,7 @@ class NoTableError(Exception):
     """A pattern matches no table of the source."""
 
 
-class Column(msgspec.Struct, frozen=True):
+class CapturedColumn(msgspec.Struct, frozen=True):
     """A column: its name, and its type as the database writes it.
 
     ``is_computed``: the source computes it, and the log does not have it. ``is_built_in``: it does so by nothing but
@@ -40,7 +40,7 @@ class SourceTable(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: str
     table: str
-    columns: tuple[Column, ...] = ()
+    columns: tuple[CapturedColumn, ...] = ()
     key: tuple[str, ...] = ()
     """Columns of the primary key."""
     unique_index: str | None = None

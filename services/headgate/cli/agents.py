@@ -6,7 +6,7 @@ import msgspec
 import typer
 
 from headgate.cli.ages import age
-from headgate.cli.changes import Change, permitted
+from headgate.cli.changes import ChangeOptions, permitted
 from headgate.cli.lookup import find_agent
 from headgate.cli.names import complete_agents
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Watch, connected
@@ -56,7 +56,7 @@ def drain(
         str, typer.Argument(metavar="AGENT", help="see `headgate agent list`", autocompletion=complete_agents)
     ],
     *,
-    change: Change,
+    change: ChangeOptions,
     outcome: MovesOptions,
     cluster: ClusterOptions,
 ) -> None:

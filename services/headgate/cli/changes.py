@@ -21,20 +21,20 @@ WOULD_BE_DONE: Final = "would be done"
 """What programs read as the status of a dry run."""
 
 
-class Change(OptionGroup, frozen=True):
+class ChangeOptions(OptionGroup, frozen=True):
     """Options of a command that changes something, which another command can change back."""
 
     dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be done, and change nothing")] = False
 
 
-class Destruction(Change, frozen=True):
+class Destruction(ChangeOptions, frozen=True):
     """Options of a command that destroys data, or does what cannot be undone."""
 
     yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask; needed where no terminal can be asked")] = False
 
-    def only_if(self, destroys: bool) -> Change:
+    def only_if(self, destroys: bool) -> ChangeOptions:
         """These options, for a command that destroys something only in some of its forms."""
-        return self if destroys else Change(dry_run=self.dry_run)
+        return self if destroys else ChangeOptions(dry_run=self.dry_run)
 
 
 class Permit:
@@ -42,7 +42,7 @@ class Permit:
 
 
 def permitted(
-    change: Change,
+    change: ChangeOptions,
     what: str,
     output: Output,
     facts: Mapping[str, Any] | None = None,
@@ -62,7 +62,7 @@ def permitted(
     return agreed(change, what)
 
 
-def _must_ask(change: Change) -> bool:
+def _must_ask(change: ChangeOptions) -> bool:
     """Whether the user has yet to agree."""
     return isinstance(change, Destruction) and not (change.dry_run or change.yes)
 
@@ -73,7 +73,7 @@ def check_can_agree(change: Destruction, what: str) -> None:
         raise _nobody_to_ask(what)
 
 
-def agreed(change: Change, what: str) -> Permit | None:
+def agreed(change: ChangeOptions, what: str) -> Permit | None:
     """As ``permitted``, for a command that shows its dry run itself."""
     if change.dry_run:
         return None

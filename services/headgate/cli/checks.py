@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from headgate.app.exit_codes import ExitCode
-from headgate.capture.finding import Finding, FixIn, State, is_wrong
+from headgate.capture.finding import CaptureFinding, FixIn, State, is_wrong
 from headgate.cli.output import Output, note, show_value
 from headgate.cli.rendering import console, wrapped
 from headgate.records.name_lists import number_of
@@ -19,7 +19,7 @@ _INDENT: Final = " " * 9
 """Wider than the longest state and a blank, so that a fix is indented below its finding."""
 
 
-def show_findings(findings: Sequence[Finding], output: Output) -> None:
+def show_findings(findings: Sequence[CaptureFinding], output: Output) -> None:
     """Show them, and end with CHECK_FAILED if one of them is wrong. Raises typer.Exit."""
     wrong = sum(finding.state is State.WRONG for finding in findings)
     warnings = sum(finding.state is State.WARNING for finding in findings)
@@ -38,7 +38,7 @@ def show_findings(findings: Sequence[Finding], output: Output) -> None:
         raise typer.Exit(int(ExitCode.CHECK_FAILED))
 
 
-def _lines(finding: Finding, out: Console) -> Text:
+def _lines(finding: CaptureFinding, out: Console) -> Text:
     text = Text()
     text.append(f"{finding.state.value:<{len(_INDENT)}}", _STYLES[finding.state])
     text.append(finding.check, "bold")

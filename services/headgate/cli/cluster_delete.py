@@ -13,10 +13,10 @@ import typer
 from headgate.app.cluster import clusters_there
 from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of
 from headgate.app.heartbeats import HEARTBEAT_SECONDS, next_heartbeat
-from headgate.app.sink_leftovers import NO_ADDRESS, Leftover, Standing, remove_leftover
+from headgate.app.sink_leftovers import NO_ADDRESS, Leftover, LeftoverState, remove_leftover
 from headgate.cli import generation_requests
 from headgate.cli.changes import Destruction, Permit, permitted
-from headgate.cli.cluster_plan import GivenSinks, Plan, change_logs_of, feeds_of, planned
+from headgate.cli.cluster_plan import DeletionPlan, GivenSinks, change_logs_of, feeds_of, planned
 from headgate.cli.connection_names import complete_sinks
 from headgate.cli.options import ClusterOptions, cluster_flags, connected
 from headgate.cli.output import Output, note, show_rows, show_value
@@ -167,7 +167,7 @@ def _refuse_if_served(log: KafkaLog, cluster: str, seconds: float) -> None:
         )
 
 
-def _end_feeds(log: KafkaLog, plan: Plan, timeout: float, permit: Permit) -> None:
+def _end_feeds(log: KafkaLog, plan: DeletionPlan, timeout: float, permit: Permit) -> None:
     """Have the services delete feeds and change logs. Raises CommandError with those that are left, and why."""
     failed: dict[str, Exception] = {}
     for feed in plan.feeds:
@@ -193,7 +193,7 @@ def _try(what: str, failed: dict[str, Exception], act: Callable[[], object]) -> 
         failed[what] = error
 
 
-def _await_end(log: KafkaLog, cluster: str, lease_seconds: float, timeout: float, plan: Plan) -> None:
+def _await_end(log: KafkaLog, cluster: str, lease_seconds: float, timeout: float, plan: DeletionPlan) -> None:
     """Return once no service writes heartbeats. Raises CommandError after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     note("the feeds and change logs are deleted. Stop all services of this cluster now; the rest is deleted then")
@@ -208,7 +208,7 @@ def _await_end(log: KafkaLog, cluster: str, lease_seconds: float, timeout: float
                 )
 
 
-def _sinks_of_feeds(plan: Plan) -> Iterator[str]:
+def _sinks_of_feeds(plan: DeletionPlan) -> Iterator[str]:
     """Addresses that no record has any more, once the feeds are deleted."""
     for place, found in plan.sinks:
         if place.given_in.startswith("feed ") and found.by_hand:
@@ -218,7 +218,7 @@ def _sinks_of_feeds(plan: Plan) -> Iterator[str]:
                 continue
 
 
-def _deleted(log: KafkaLog, cluster: str, plan: Plan, _permit: Permit) -> tuple[list[Leftover], dict[str, str]]:
+def _deleted(log: KafkaLog, cluster: str, plan: DeletionPlan, _permit: Permit) -> tuple[list[Leftover], dict[str, str]]:
     """Delete it all. Returns what became of the sinks, and groups that are left, and why.
 
     The topics last: without them the command cannot be repeated.
@@ -227,7 +227,7 @@ def _deleted(log: KafkaLog, cluster: str, plan: Plan, _permit: Permit) -> tuple[
     with waiting("sinks") as on_status:
         for place, found in plan.sinks:
             on_status(place.given_in)
-            to_remove = found.standing in (Standing.REMOVABLE, Standing.UNKNOWN)
+            to_remove = found.standing in (LeftoverState.REMOVABLE, LeftoverState.UNKNOWN)
             sinks.append(remove_leftover(place, log.cluster_id) if to_remove else found)
     with waiting("the consumer groups and control topics to be deleted"):
         groups = delete_groups(log.connection, plan.groups)
@@ -235,14 +235,14 @@ def _deleted(log: KafkaLog, cluster: str, plan: Plan, _permit: Permit) -> tuple[
     return sinks, groups
 
 
-def _report(plan: Plan, sinks: Sequence[Leftover], groups: dict[str, str], output: Output) -> None:
+def _report(plan: DeletionPlan, sinks: Sequence[Leftover], groups: dict[str, str], output: Output) -> None:
     """Show what was deleted. Raises CommandError if something is left that should not be."""
     left = [
         *(f"{why}. Delete it with `kafka-consumer-groups --delete --group {group}`" for group, why in groups.items()),
         *(
             f"{each.what} at {each.place}: {each.why}. Delete it with: {each.by_hand}"
             for each in sinks
-            if each.standing is Standing.FAILED
+            if each.standing is LeftoverState.FAILED
         ),
     ]
     deleted = [group for group in plan.groups if group not in groups]

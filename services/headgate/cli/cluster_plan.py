@@ -7,12 +7,12 @@ from typing import Any, Final
 import msgspec
 
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.app.sink_leftovers import Leftover, SinkPlace, Standing, examine, places_once
+from headgate.app.sink_leftovers import Leftover, LeftoverState, SinkPlace, examine, places_once
 from headgate.cli.source import target_at
 from headgate.cli.waiting import OnStatus, waiting
 from headgate.config.feed import parse_feed
 from headgate.config.rights import group_stems
-from headgate.databases.address import Options
+from headgate.databases.address import AddressOptions
 from headgate.databases.connections import Use, connection_names, named
 from headgate.databases.kinds import CONNECTED, kind_of
 from headgate.eventlog.consumer_groups import groups_of_cluster
@@ -26,11 +26,11 @@ from headgate.records.keys import DeadLetterKey, FeedKey
 from headgate.records.name_lists import number_of, shown_names
 from headgate.sinks.registry import target_of
 
-__all__ = ["GivenSinks", "Plan", "change_logs_of", "feeds_of", "planned"]
+__all__ = ["DeletionPlan", "GivenSinks", "change_logs_of", "feeds_of", "planned"]
 
 _USES: Final = (Use.SINK, Use.MIGRATION)
 
-_SINK: Final = Options("--sink", "--sink-password-file", "sink")
+_SINK: Final = AddressOptions("--sink", "--sink-password-file", "sink")
 
 
 class GivenSinks(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class GivenSinks(msgspec.Struct, frozen=True):
     password_file: Path | None = None
 
 
-class Plan(msgspec.Struct, frozen=True):
+class DeletionPlan(msgspec.Struct, frozen=True):
     """All there is of a cluster. ``change_logs``: name → its topics. ``sinks``: each place, and what is there."""
 
     topics: list[str]
@@ -85,7 +85,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     def summary(self) -> str:
         """What a user agrees to, as a clause."""
-        removable = sum(found.standing in (Standing.REMOVABLE, Standing.UNKNOWN) for _, found in self.sinks)
+        removable = sum(found.standing in (LeftoverState.REMOVABLE, LeftoverState.UNKNOWN) for _, found in self.sinks)
         parts = {
             "feed": len(self.feeds),
             "change log": len(self.change_logs),
@@ -98,7 +98,7 @@ class Plan(msgspec.Struct, frozen=True):
         return f"delete {', '.join(counted)}{at_sinks}"
 
 
-def _row(part: str, names: str, status: str = Standing.REMOVABLE.value) -> dict[str, str]:
+def _row(part: str, names: str, status: str = LeftoverState.REMOVABLE.value) -> dict[str, str]:
     return {"part": part, "names": names, "status": status}
 
 
@@ -112,7 +112,7 @@ def change_logs_of(snapshot: Snapshot) -> dict[str, str]:
     return {key.set: record.topic for key, record in snapshot.each(SetKey, SetRecorded) if record.topic}
 
 
-def planned(log: KafkaLog, cluster: str, snapshot: Snapshot, given: GivenSinks) -> Plan:
+def planned(log: KafkaLog, cluster: str, snapshot: Snapshot, given: GivenSinks) -> DeletionPlan:
     """Find everything. Raises LogError, CommandError, DatabaseError for a connection that is not described."""
     feeds, logs = feeds_of(snapshot), change_logs_of(snapshot)
     places = places_once(_places(feeds, given))
@@ -120,7 +120,7 @@ def planned(log: KafkaLog, cluster: str, snapshot: Snapshot, given: GivenSinks) 
         groups = groups_of_cluster(log.connection, cluster, group_stems())
     with waiting("sinks to be read") as on_status:
         sinks = [(place, _examined(place, log.cluster_id, on_status)) for place in places]
-    return Plan(
+    return DeletionPlan(
         topics=[topic_name(cluster, topic.name) for topic in CONTROL_TOPICS],
         groups=groups,
         feeds=sorted(feeds),

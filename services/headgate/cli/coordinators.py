@@ -6,7 +6,7 @@ import msgspec
 import typer
 
 from headgate.cli.ages import age
-from headgate.cli.changes import Change, permitted
+from headgate.cli.changes import ChangeOptions, permitted
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.cli.requests import OutcomeOptions, ask_shards, operation
@@ -46,7 +46,7 @@ def resign(
     shard: Annotated[
         int | None, typer.Option("--shard", min=0, help="only the owner of this shard", show_default="all")
     ] = None,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:

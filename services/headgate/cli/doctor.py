@@ -9,7 +9,7 @@ import typer
 from headgate.app.doctor.kafka import kafka_findings
 from headgate.app.doctor.machine import machine_findings
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.capture.finding import Finding, State
+from headgate.capture.finding import CaptureFinding, State
 from headgate.capture.source import DEFAULT_NAME
 from headgate.cli.checks import show_findings
 from headgate.cli.connection_names import complete_sources
@@ -22,14 +22,14 @@ from headgate.config.feed import load_feed
 from headgate.config.rights import who_has_rights
 from headgate.config.settings import load_settings
 from headgate.config.wording import one_of
-from headgate.databases.address import Options
+from headgate.databases.address import AddressOptions
 from headgate.databases.connections import Use
 from headgate.databases.errors import DatabaseError
 from headgate.eventlog.log import LogError
 from headgate.records.control import OperationKind
 from headgate.records.name_lists import number_of
 
-_OPTIONS: Final = Options("--source", "--source-password-file", "source")
+_OPTIONS: Final = AddressOptions("--source", "--source-password-file", "source")
 _GRANTS: Final = ". Run as an administrator: "
 
 
@@ -91,16 +91,16 @@ def doctor(
     show_findings(found, output)
 
 
-def _source(given: str, file: Path | None, tables: list[str], publication: str, slot: str) -> Iterator[Finding]:
+def _source(given: str, file: Path | None, tables: list[str], publication: str, slot: str) -> Iterator[CaptureFinding]:
     try:
         captured = read_waiting(target_at(given, file, _OPTIONS, Use.SOURCE), tables)
     except DatabaseError as error:
-        yield Finding("source", State.WRONG, str(error))
+        yield CaptureFinding("source", State.WRONG, str(error))
         return
     yield from captured.findings(publication=publication, slot=slot)
 
 
-def _feed(file: Path, cluster: ClusterOptions) -> Iterator[Finding]:
+def _feed(file: Path, cluster: ClusterOptions) -> Iterator[CaptureFinding]:
     """Whether the feed would be accepted. Raises FeedSpecError."""
     spec = load_feed(file)
     try:
@@ -109,8 +109,8 @@ def _feed(file: Path, cluster: ClusterOptions) -> Iterator[Finding]:
     except (CommandError, LogError) as error:
         says, _, statements = str(error).partition(_GRANTS)
         fix = tuple(f"{statement};" for statement in statements.split("; ") if statement)
-        yield Finding("feed", State.WRONG, says, spec.feed, fix=fix)
+        yield CaptureFinding("feed", State.WRONG, says, spec.feed, fix=fix)
         return
-    yield Finding("feed", State.OK, f"would be accepted with {number_of(len(result.spans), 'table')}", spec.feed)
+    yield CaptureFinding("feed", State.OK, f"would be accepted with {number_of(len(result.spans), 'table')}", spec.feed)
     for warning in result.warnings:
-        yield Finding("feed", State.WARNING, warning.removeprefix("warning: "), spec.feed)
+        yield CaptureFinding("feed", State.WARNING, warning.removeprefix("warning: "), spec.feed)

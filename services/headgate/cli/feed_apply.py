@@ -11,7 +11,7 @@ from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of
 from headgate.cli.changes import WOULD_BE_DONE, Destruction, Permit, agreed
 from headgate.cli.dry_run import rehearsed
 from headgate.cli.feed_files import ask_for
-from headgate.cli.feed_folder import Act, Step, planned, read_folder
+from headgate.cli.feed_folder import Act, FeedStep, planned, read_folder
 from headgate.cli.options import ClusterOptions, connected
 from headgate.cli.output import Output, note, show_value
 from headgate.cli.rendering import print_plain
@@ -40,7 +40,7 @@ _KINDS: Final = {
 class Result(msgspec.Struct, frozen=True):
     """What became of a step. ``status`` and ``reason`` are the owner's; an error has its exit code."""
 
-    step: Step
+    step: FeedStep
     status: str
     reason: str = ""
     code: ExitCode = ExitCode.DONE
@@ -88,12 +88,12 @@ def _feeds_of_people(snapshot: Snapshot) -> dict[str, FeedRecorded]:
     return {key.feed: record for key, record in snapshot.each(FeedKey, FeedRecorded) if key.feed not in made}
 
 
-def _agreed(change: Destruction, steps: Sequence[Step]) -> Permit | None:
+def _agreed(change: Destruction, steps: Sequence[FeedStep]) -> Permit | None:
     deleted = [step.feed for step in steps if step.act is Act.DELETE]
     return agreed(change.only_if(bool(deleted)), f"delete feeds {shown_names(deleted)}")
 
 
-def _done(log: Log, step: Step, timeout: float, permit: Permit) -> Result:
+def _done(log: Log, step: FeedStep, timeout: float, permit: Permit) -> Result:
     if step.act is Act.NONE:
         return Result(step, "unchanged")
     kind = _KINDS[step.act]
@@ -107,7 +107,7 @@ def _done(log: Log, step: Step, timeout: float, permit: Permit) -> Result:
     return Result(step, outcome.status.value, outcome.reason)
 
 
-def _rehearsed(log: KafkaLog, own_prefix: str, step: Step) -> Result:
+def _rehearsed(log: KafkaLog, own_prefix: str, step: FeedStep) -> Result:
     if step.act is Act.NONE:
         return Result(step, "unchanged")
     try:
@@ -118,11 +118,11 @@ def _rehearsed(log: KafkaLog, own_prefix: str, step: Step) -> Result:
     return Result(step, WOULD_BE_DONE)
 
 
-def _failed(step: Step, error: RequestError | CommandError) -> Result:
+def _failed(step: FeedStep, error: RequestError | CommandError) -> Result:
     return Result(step, "failed", str(error), exit_code_of(error) or ExitCode.BUG)
 
 
-def _show_steps(steps: Sequence[Step], where: str, output: Output) -> None:
+def _show_steps(steps: Sequence[FeedStep], where: str, output: Output) -> None:
     """For people: a line for each feed, with what changes below it."""
     if output is not Output.TABLE:
         return

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from headgate.cli.changes import Change, Destruction, Permit, permitted
+from headgate.cli.changes import ChangeOptions, Destruction, Permit, permitted
 from headgate.cli.lookup import find_feed
 from headgate.cli.names import FeedName, complete_feeds
 from headgate.cli.options import ClusterOptions, connected
@@ -31,7 +31,7 @@ from headgate.records.control import OperationKind
 def pause(
     feed: FeedName,
     *,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -143,7 +143,7 @@ def rebalance(
         ),
     ] = None,
     *,
-    change: Change,
+    change: ChangeOptions,
     outcome: MovesOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -176,7 +176,7 @@ def _change(
     log: Log,
     kind: OperationKind,
     feed: str,
-    change: Change,
+    change: ChangeOptions,
     *,
     outcome: OutcomeOptions,
     spec: str | None = None,

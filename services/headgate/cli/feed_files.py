@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.changes import Change, Permit, agreed
+from headgate.cli.changes import ChangeOptions, Permit, agreed
 from headgate.cli.dry_run import rehearse
 from headgate.cli.lookup import find_feed
 from headgate.cli.options import ClusterOptions, connected
@@ -24,7 +24,7 @@ def create(
         Path, typer.Argument(metavar="FILE", help="the feed's YAML, or - for standard input; see docs/configuration.md")
     ],
     *,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -43,7 +43,7 @@ def update(
         Path, typer.Argument(metavar="FILE", help="the feed's new YAML, under the same name, or - for standard input")
     ],
     *,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -58,7 +58,7 @@ def update(
 
 
 def _propose(
-    kind: OperationKind, file: Path, change: Change, *, outcome: OutcomeOptions, cluster: ClusterOptions
+    kind: OperationKind, file: Path, change: ChangeOptions, *, outcome: OutcomeOptions, cluster: ClusterOptions
 ) -> None:
     """Ask for the feed of ``file``, or for a dry run only check it from here."""
     spec = load_feed(file)

@@ -10,7 +10,7 @@ import msgspec
 import yaml
 
 from headgate.config.feed import FeedSpec, FeedSpecError, feed_text, load_feed, parse_feed
-from headgate.config.feed_differences import Difference, differences, with_skips_of
+from headgate.config.feed_differences import OptionDifference, differences, with_skips_of
 from headgate.config.given_files import STANDARD_INPUT, documents_of, shown_name
 from headgate.records.control import FeedRecorded
 from headgate.records.names import InvalidNameError, check_name
@@ -30,13 +30,13 @@ class Act(StrEnum):
     NONE = "none"
 
 
-class Step(msgspec.Struct, frozen=True):
+class FeedStep(msgspec.Struct, frozen=True):
     """One feed. ``spec`` is the wanted specification: none for a feed that is not in the folder."""
 
     feed: str
     act: Act
     spec: FeedSpec | None = None
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[OptionDifference, ...] = ()
 
 
 def read_folder(folder: Path) -> dict[str, FeedSpec]:
@@ -114,25 +114,25 @@ def _as_accepted(spec: FeedSpec) -> FeedSpec:
     return same_source(spec).model_copy(update={"sink": same_sink(spec.sink)})
 
 
-def planned(wanted: Mapping[str, FeedSpec], known: Mapping[str, FeedRecorded], *, prune: bool) -> tuple[Step, ...]:
+def planned(wanted: Mapping[str, FeedSpec], known: Mapping[str, FeedRecorded], *, prune: bool) -> tuple[FeedStep, ...]:
     """What to do: new feeds first, then changes, deletions last, each sorted by name; what stays is at the end."""
     order = list(Act)
     return tuple(sorted(_steps(wanted, known, prune), key=lambda step: (order.index(step.act), step.feed)))
 
 
-def _steps(wanted: Mapping[str, FeedSpec], known: Mapping[str, FeedRecorded], prune: bool) -> Iterator[Step]:
+def _steps(wanted: Mapping[str, FeedSpec], known: Mapping[str, FeedRecorded], prune: bool) -> Iterator[FeedStep]:
     for name, spec in wanted.items():
         record = known.get(name)
         if record is None:
-            yield Step(name, Act.CREATE, spec)
+            yield FeedStep(name, Act.CREATE, spec)
             continue
         try:
             before = _as_accepted(parse_feed(record.spec))
         except FeedSpecError:  # stored by another version: the folder's feed replaces it, whatever differs
-            yield Step(name, Act.UPDATE, spec)
+            yield FeedStep(name, Act.UPDATE, spec)
             continue
         after = with_skips_of(before, spec)
         changed = differences(before, after)
-        yield Step(name, Act.UPDATE if changed else Act.NONE, after, changed)
+        yield FeedStep(name, Act.UPDATE if changed else Act.NONE, after, changed)
     for name in known.keys() - wanted.keys():
-        yield Step(name, Act.DELETE if prune else Act.NONE)
+        yield FeedStep(name, Act.DELETE if prune else Act.NONE)

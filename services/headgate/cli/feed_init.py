@@ -9,7 +9,7 @@ import typer
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.capture.feed_file import FeedAddress, FeedEnds
 from headgate.capture.files import CaptureFile, Naming, capture_files, tables_file
-from headgate.capture.finding import Finding, State
+from headgate.capture.finding import CaptureFinding, State
 from headgate.capture.place import place_of
 from headgate.capture.sink import creating, is_itself, missing_tables
 from headgate.capture.source import DEFAULT_NAME
@@ -23,15 +23,15 @@ from headgate.cli.output import Output, note, show_rows
 from headgate.cli.source import PublicationName, SlotName, Tables, read_waiting, target_at
 from headgate.cli.waiting import waiting
 from headgate.config.settings import load_settings
-from headgate.databases.address import Options, Target
+from headgate.databases.address import AddressOptions, Target
 from headgate.databases.connections import Use
 from headgate.databases.kinds import kind_of
 from headgate.records.names import check_name
 from headgate.tables.missing import MissingTables
 from headgate.tables.plan import shown_refusals
 
-_SOURCE: Final = Options("--source", "--source-password-file", "source")
-_SINK: Final = Options("--sink", "--sink-password-file", "sink")
+_SOURCE: Final = AddressOptions("--source", "--source-password-file", "source")
+_SINK: Final = AddressOptions("--sink", "--sink-password-file", "sink")
 
 
 def init(
@@ -118,7 +118,7 @@ SAME_DATABASE: Final = (
 )
 
 
-def _address(given: str, target: Target, by_dsn: Options) -> FeedAddress:
+def _address(given: str, target: Target, by_dsn: AddressOptions) -> FeedAddress:
     """As the user has named the database: a connection has options of its own."""
     kind = kind_of(target.dsn, target.options).name
     if target.options is not by_dsn:
@@ -140,7 +140,7 @@ def _write(folder: Path, files: Sequence[CaptureFile], change: Destruction, outp
             raise CommandError(ExitCode.USAGE, f"cannot write {folder / each.name}: {error.strerror}") from error
 
 
-def _advise_source(found: Sequence[Finding], source: str) -> None:
+def _advise_source(found: Sequence[CaptureFinding], source: str) -> None:
     wrong = sum(finding.state is State.WRONG for finding in found)
     if wrong:
         things = "thing" if wrong == 1 else "things"

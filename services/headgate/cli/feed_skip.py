@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.changes import Change, permitted
+from headgate.cli.changes import ChangeOptions, permitted
 from headgate.cli.lookup import find_feed
 from headgate.cli.names import FeedName
 from headgate.cli.options import ClusterOptions, connected
@@ -13,7 +13,7 @@ from headgate.cli.requests import OutcomeOptions, ask_while_paused, operation, s
 from headgate.cli.snapshots import read_snapshot
 from headgate.config.feed import FeedSpec, SkippedRecord, parse_feed
 from headgate.records.control import OperationKind, SpanPlan
-from headgate.records.places import Place, PlaceError
+from headgate.records.places import LogPosition, PlaceError
 from headgate.sources.skips import with_topic_ids
 
 Places = Annotated[
@@ -25,7 +25,7 @@ def skip(
     feed: FeedName,
     places: Places,
     *,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -39,7 +39,7 @@ def skip(
     Example: headgate feed skip shop shop.public.orders/0/4711
     """
     try:
-        named = [SkippedRecord(record=str(Place.parse(text))) for text in places]
+        named = [SkippedRecord(record=str(LogPosition.parse(text))) for text in places]
     except PlaceError as error:
         raise typer.BadParameter(str(error), param_hint="TOPIC/PARTITION/OFFSET") from error
     with connected(cluster) as (_, log):

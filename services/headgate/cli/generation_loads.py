@@ -11,7 +11,7 @@ import typer
 from msgspec.structs import asdict
 
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.cli.changes import Change, permitted
+from headgate.cli.changes import ChangeOptions, permitted
 from headgate.cli.generation_requests import SetName, ask_policy, map_of, opened, record_of, show_done, switch
 from headgate.cli.options import ClusterOptions, CommandGroup, Format
 from headgate.cli.output import Output, note, show_object
@@ -47,7 +47,7 @@ def rebalance(
             "--measure-log", min=0.5, help="seconds to measure the log for, instead of using the writers' reports"
         ),
     ] = None,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -109,7 +109,7 @@ def enable(
     ] = 60.0,
     cool_down: Annotated[float, typer.Option("--cool-down", help="seconds between two automatic switches")] = 120.0,
     changes_max: Annotated[int, typer.Option("--changes-max", min=1, help="most splits and merges in one switch")] = 8,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -129,7 +129,7 @@ def enable(
 def disable(
     name: SetName,
     *,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:

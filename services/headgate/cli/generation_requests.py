@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import typer
 
-from headgate.cli.changes import Change, Permit, permitted
+from headgate.cli.changes import ChangeOptions, Permit, permitted
 from headgate.cli.lookup import not_found, not_found_generation, not_found_set
 from headgate.cli.names import complete_change_logs
 from headgate.cli.options import ClusterOptions, connected
@@ -95,7 +95,7 @@ def waits_for(record: SetRecorded, generation: GenerationRecorded, readers: Mapp
 
 
 def settle(
-    log: Log, name: str, request: GenerationRequested, what: str, change: Change, *, outcome: OutcomeOptions
+    log: Log, name: str, request: GenerationRequested, what: str, change: ChangeOptions, *, outcome: OutcomeOptions
 ) -> None:
     """Ask for ``what`` if the user agrees, and show the outcome. Raises CommandError, RequestError, LogError."""
     permit = permitted(change, what, outcome.output, {"set": name})
@@ -116,7 +116,7 @@ def switch(
     tail: GenerationTail,
     name: str,
     changes: tuple[Recut, ...],
-    change: Change,
+    change: ChangeOptions,
     *,
     outcome: OutcomeOptions,
 ) -> None:
@@ -138,7 +138,7 @@ def delete_reader(
     key: ReaderKey | TimestampReaderKey,
     known: Mapping[str, ReaderT],
     has_read: Callable[[ReaderT], str],
-    change: Change,
+    change: ChangeOptions,
     *,
     output: Output,
 ) -> None:

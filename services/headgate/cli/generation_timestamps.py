@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.cli.changes import Change, Destruction, permitted
+from headgate.cli.changes import ChangeOptions, Destruction, permitted
 from headgate.cli.generation_requests import change_timestamps, delete_reader, opened
 from headgate.cli.groups import HelpfulGroup
 from headgate.cli.lookup import not_found_generation, not_found_set
@@ -200,7 +200,7 @@ def create(
     kept: Annotated[
         float, typer.Option("--kept", help="seconds for which changes are kept; 0: without limit")
     ] = 86_400.0,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -239,7 +239,7 @@ def update(
     vnodes: Vnodes = None,
     shards: Shards = None,
     ignore_msb: IgnoreMsb = IGNORE_MSB,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -272,7 +272,7 @@ def repair(
     name: SetName,
     *,
     ring: RingFile = None,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:

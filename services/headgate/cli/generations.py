@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.cli.changes import Change, Destruction
+from headgate.cli.changes import ChangeOptions, Destruction
 from headgate.cli.generation_graphs import graph
 from headgate.cli.generation_loads import autoscale, rebalance
 from headgate.cli.generation_requests import (
@@ -116,7 +116,7 @@ def create(
         int, typer.Option("--partitions", min=1, help="the maximum of streams at once; `grow` adds partitions")
     ],
     streams: Annotated[int, typer.Option("--streams", min=1, help="of the first generation")] = 1,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -293,7 +293,7 @@ def resize_streams(
     name: SetName,
     *,
     streams: Annotated[int, typer.Option("--streams", min=1, help="number of equal ranges")],
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -311,7 +311,7 @@ def resize_streams(
 def abort(
     name: SetName,
     *,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -329,7 +329,7 @@ def abort(
 def repair(
     name: SetName,
     *,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.cli.changes import Change, Destruction, Permit, agreed, permitted
+from headgate.cli.changes import ChangeOptions, Destruction, Permit, agreed, permitted
 from headgate.cli.connection_names import complete_databases
 from headgate.cli.lookup import find_migration
 from headgate.cli.migration_target import TargetOptions, TurnOptions
@@ -299,7 +299,7 @@ def _change(
     cluster: ClusterOptions,
     kind: MigrationRequestKind,
     migration: str,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     *,
     ratio: float | None = None,
@@ -323,7 +323,7 @@ def _known(log: Log, migration: str) -> None:
 
 
 @app.command()
-def cancel(migration: Id, *, change: Change, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
+def cancel(migration: Id, *, change: ChangeOptions, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
     """Cancel a pending migration. Done when it writes nothing any more.
 
     Example: headgate migration cancel m1
@@ -332,7 +332,7 @@ def cancel(migration: Id, *, change: Change, outcome: OutcomeOptions, cluster: C
 
 
 @app.command()
-def retry(migration: Id, *, change: Change, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
+def retry(migration: Id, *, change: ChangeOptions, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
     """Queue a failed or cancelled migration again.
 
     Example: headgate migration retry m1
@@ -341,7 +341,7 @@ def retry(migration: Id, *, change: Change, outcome: OutcomeOptions, cluster: Cl
 
 
 @app.command()
-def launch(migration: Id, *, change: Change, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
+def launch(migration: Id, *, change: ChangeOptions, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
     """Start a migration that was submitted with --postpone-launch.
 
     Example: headgate migration launch m1
@@ -350,7 +350,7 @@ def launch(migration: Id, *, change: Change, outcome: OutcomeOptions, cluster: C
 
 
 @app.command()
-def complete(migration: Id, *, change: Change, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
+def complete(migration: Id, *, change: ChangeOptions, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
     """Cut over a migration that was submitted with --postpone-completion.
 
     Example: headgate migration complete m1
@@ -393,7 +393,7 @@ def throttle(
     *,
     ratio: Annotated[float, typer.Option("--ratio", help="0 is full speed, 1 stops the copy")] = 1.0,
     expires: Annotated[float | None, typer.Option("--expires", help="seconds until the ratio no longer counts")] = None,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -420,7 +420,7 @@ def revert(
         float | None,
         typer.Option("--cutover-threshold", help="seconds that writers may wait; default as in the reverted migration"),
     ] = None,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:

@@ -6,7 +6,7 @@ import typer
 
 from headgate.app.access_rules import access_rule, create_access_rules
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.cli.changes import Change, Permit, permitted
+from headgate.cli.changes import ChangeOptions, Permit, permitted
 from headgate.cli.names import complete_broker_topics, complete_change_log_topics
 from headgate.cli.options import ClusterOptions, Format, OptionGroup, cluster_flags
 from headgate.cli.output import Output, note, show_rows
@@ -81,7 +81,7 @@ def grant(
     who: Services = None,
     *,
     options: RightsOptions,
-    change: Change,
+    change: ChangeOptions,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:

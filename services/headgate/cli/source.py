@@ -12,12 +12,12 @@ from headgate.cli.connection_names import complete_sources
 from headgate.cli.options import CommandGroup, Format
 from headgate.cli.output import Output
 from headgate.cli.waiting import waiting
-from headgate.databases.address import FORMS, Options, Target
+from headgate.databases.address import FORMS, AddressOptions, Target
 from headgate.databases.connections import Use, named
 
 app = CommandGroup(help="Check source databases.", no_args_is_help=True)
 
-_OPTIONS: Final = Options("SOURCE", "--password-file", "source")
+_OPTIONS: Final = AddressOptions("SOURCE", "--password-file", "source")
 
 Tables = Annotated[
     list[str] | None,
@@ -71,7 +71,7 @@ def read_waiting(target: Target, patterns: Sequence[str]) -> Capture:
         return read_source(target, patterns)
 
 
-def target_at(given: str, password_file: Path | None, options: Options, use: Use) -> Target:
+def target_at(given: str, password_file: Path | None, options: AddressOptions, use: Use) -> Target:
     """The database of an address, or of a named connection. Raises DatabaseError, typer.BadParameter."""
     if "://" in given or "=" in given:
         return Target(given, password_file, options)

@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from headgate.cli.ages import age
-from headgate.cli.changes import Change, Destruction, permitted
+from headgate.cli.changes import ChangeOptions, Destruction, permitted
 from headgate.cli.feed_sinks import check_sink_takes
 from headgate.cli.lookup import find_agent, find_feed, find_table
 from headgate.cli.names import FeedName, complete_agents, complete_feeds, complete_parts, complete_tables
@@ -100,7 +100,7 @@ def pause(
     feed: FeedName,
     table: WholeTable,
     *,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -120,7 +120,7 @@ def resume(
     feed: FeedName,
     table: WholeTable,
     *,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -267,7 +267,7 @@ def optimize(
     feed: FeedName,
     table: WholeTable,
     *,
-    change: Change,
+    change: ChangeOptions,
     outcome: MovesOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -301,7 +301,7 @@ def move(
         ),
     ],
     *,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -327,7 +327,7 @@ def split(
     parts: Annotated[
         int | None, typer.Option(min=2, help="number of parts; if left out, the load decides from now on")
     ] = None,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -345,7 +345,7 @@ def merge(
     feed: FeedName,
     table: WholeTable,
     *,
-    change: Change,
+    change: ChangeOptions,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
@@ -361,7 +361,7 @@ def merge(
 def _ask_about(
     request: OperationRequested,
     what: str,
-    change: Change,
+    change: ChangeOptions,
     *,
     facts: Mapping[str, Any],
     outcome: OutcomeOptions,

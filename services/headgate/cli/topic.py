@@ -9,7 +9,7 @@ import typer
 
 from headgate.app.cluster import cluster_settings
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.cli.changes import Change, Permit, permitted
+from headgate.cli.changes import ChangeOptions, Permit, permitted
 from headgate.cli.groups import HelpfulGroup
 from headgate.cli.names import complete_feeds
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, cluster_flags, connected, waiting_for_kafka
@@ -177,7 +177,7 @@ def create(
             help="copies of each topic, at most one per broker [HEADGATE_REPLICATION_FACTOR, else 3]",
         ),
     ] = None,
-    change: Change,
+    change: ChangeOptions,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:

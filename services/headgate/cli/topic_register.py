@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from headgate.cli.changes import Change, Permit, agreed
+from headgate.cli.changes import ChangeOptions, Permit, agreed
 from headgate.cli.connection_names import complete_registries
 from headgate.cli.options import Format
 from headgate.cli.output import Output, note, show_rows
@@ -29,7 +29,7 @@ Registry = Annotated[
 ]
 
 
-def register_schemas(*, registry: Registry, change: Change, output: Format = Output.TABLE) -> None:
+def register_schemas(*, registry: Registry, change: ChangeOptions, output: Format = Output.TABLE) -> None:
     """Register the schemas of control records in a schema registry, so that kcat, AKHQ and others decode them.
 
     Each schema is registered under the id that records carry, which needs a registry with the mode IMPORT, such as
@@ -37,12 +37,12 @@ def register_schemas(*, registry: Registry, change: Change, output: Format = Out
 
     Example: headgate topic register --registry http://registry.example:8081
     """
-    from headgate.app.schema_registration import Standing, standings  # noqa: PLC0415 - see above
+    from headgate.app.schema_registration import RegistrationState, standings  # noqa: PLC0415 - see above
 
     spec = _spec(registry)
     with waiting(f"the schema registry at {spec.url}"):
         found = standings(spec)
-    missing = sum(each.standing is not Standing.REGISTERED for each in found)
+    missing = sum(each.standing is not RegistrationState.REGISTERED for each in found)
     permit = agreed(change, f"register {missing} schemas at {spec.url}")
     if permit is not None:
         done = {each.id: each for each in _register(spec, found, permit)}

@@ -21,7 +21,7 @@ from headgate.cli.verify_feed import FeedSource, TableFeed
 from headgate.cli.verify_progress import compared_rows
 from headgate.cli.verify_repair import Repairs
 from headgate.config.feed import FeedSpec, parse_feed
-from headgate.databases.address import Options, Target
+from headgate.databases.address import AddressOptions, Target
 from headgate.databases.connections import Use, named
 from headgate.eventlog.kafka import KafkaLog
 from headgate.records.control import SpanPlan
@@ -32,7 +32,7 @@ from headgate.sources.database import source_target
 from headgate.sources.origin import origins
 from headgate.sources.table_names import named_like, source_table
 from headgate.sources.table_options import spec_of
-from headgate.verify.comparing import Difference, TableCompared, compare_table
+from headgate.verify.comparing import RowDifference, TableCompared, compare_table
 from headgate.verify.contract import Side, SideError, UncomparableError
 from headgate.verify.pace import RowLimit
 from headgate.verify.settling import Settling
@@ -45,7 +45,7 @@ SETTLE_SECONDS_DEFAULT: Final = 10.0
 WAIT_SECONDS_DEFAULT: Final = 60.0
 """A feed that moves to another agent is behind for some ten seconds."""
 
-SOURCE: Final = Options("--source-dsn", "--source-password-file", "source")
+SOURCE: Final = AddressOptions("--source-dsn", "--source-password-file", "source")
 
 
 def verify(
@@ -293,6 +293,6 @@ def _show(compared: Sequence[TableCompared]) -> None:
     note(f"{done}, {totals['differences']} differ{unsettled}")
 
 
-def _described(table: TableCompared, example: Difference) -> str:
+def _described(table: TableCompared, example: RowDifference) -> str:
     what = f"{example.kind} in {', '.join(example.columns)}" if example.columns else example.kind
     return f"{table.target} {msgspec.json.encode(example.key).decode()}: {what}"

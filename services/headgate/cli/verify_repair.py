@@ -10,7 +10,7 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate.records.name_lists import number_of
 from headgate.records.row_copies import RowCopy
 from headgate.runtime.requests import RequestError
-from headgate.verify.comparing import Difference
+from headgate.verify.comparing import RowDifference
 
 __all__ = ["Repairs"]
 
@@ -28,7 +28,7 @@ class Repairs:
         self._columns: dict[str, tuple[str, ...]] = {}
         self._keys: dict[str, dict[tuple[str, ...], None]] = {}
 
-    def add(self, table: str, difference: Difference) -> None:
+    def add(self, table: str, difference: RowDifference) -> None:
         """A row of that table differs."""
         keys = self._keys.setdefault(table, {})
         if len(keys) < REPAIRED_ROWS_MAX:

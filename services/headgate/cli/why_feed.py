@@ -20,11 +20,11 @@ from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import Snapshot
-from headgate.generation.changelog.core.bounds import Wait, waits_of
+from headgate.generation.changelog.core.bounds import StreamWait, waits_of
 from headgate.generation.core.state import current_of
 from headgate.generation.shell.tail import GenerationTail
 from headgate.records.control import FeedRecorded, Positions, WantedState
-from headgate.records.error_codes import Stage
+from headgate.records.error_codes import FailureStage
 from headgate.records.spans import wholes
 from headgate.sources.heartbeats import SILENT_SECONDS_MIN, read_heartbeats
 from headgate.sources.last_written import last_written
@@ -125,7 +125,7 @@ def _waiting_streams(log: KafkaLog, record: FeedRecorded, applied: Positions) ->
         Reason(
             span=spans[wait.partition].span,
             table=spans[wait.partition].table,
-            stage=Stage.SOURCE,
+            stage=FailureStage.SOURCE,
             agent=None,
             since_ms=current.changed_ms,
             detail=_detail(wait),
@@ -136,11 +136,11 @@ def _waiting_streams(log: KafkaLog, record: FeedRecorded, applied: Positions) ->
     )
 
 
-def _has_changes(wait: Wait, applied: Positions, ends: Mapping[int, int]) -> bool:
+def _has_changes(wait: StreamWait, applied: Positions, ends: Mapping[int, int]) -> bool:
     return ends.get(wait.partition, 0) > max(wait.first, applied.get(wait.partition, 0))
 
 
-def _detail(wait: Wait) -> str:
+def _detail(wait: StreamWait) -> str:
     upto = "its end is not measured yet" if wait.end is None else f"it ends at {wait.end}"
     return (
         f"partition {wait.partition}: stream {wait.stream} waits for stream {wait.ancestor} of partition "
@@ -148,7 +148,7 @@ def _detail(wait: Wait) -> str:
     )
 
 
-def _advice(wait: Wait) -> str:
+def _advice(wait: StreamWait) -> str:
     if wait.end is None:
         return "wait: the owner of generations writes its END markers now"
     return "wait: it continues by itself once that stream is applied"

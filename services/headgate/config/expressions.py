@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 __all__ = [
-    "ALLOWED", "Call", "Column", "Computed", "Expression", "ExpressionError", "Kind", "Literal", "Where",
+    "ALLOWED", "Call", "ColumnReference", "Computed", "Expression", "ExpressionError", "Kind", "Literal", "Where",
     "columns_of", "parse_expression",
 ]  # fmt: skip
 
@@ -68,7 +68,7 @@ class Kind(StrEnum):
     """Where only the source's catalogue was asked, and events decide."""
 
 
-class Column(msgspec.Struct, frozen=True):
+class ColumnReference(msgspec.Struct, frozen=True):
     """A column of the source's table."""
 
     name: str
@@ -96,12 +96,12 @@ class Call(msgspec.Struct, frozen=True):
     scale: int = 0
 
 
-Expression = Column | Literal | Call
+Expression = ColumnReference | Literal | Call
 
 
 def columns_of(expression: Expression) -> tuple[str, ...]:
     """The columns that an expression names, in order of first appearance."""
-    if isinstance(expression, Column):
+    if isinstance(expression, ColumnReference):
         return (expression.name,)
     if isinstance(expression, Literal):
         return ()
@@ -240,7 +240,7 @@ def _negated(given: Given, made: Expression) -> Expression:
 
 
 def _column(_reader: _Reader, given: Given, _depth: int) -> Expression:
-    return Column(str(given["this"].name))
+    return ColumnReference(str(given["this"].name))
 
 
 def _literal(_reader: _Reader, given: Given, _depth: int) -> Expression:

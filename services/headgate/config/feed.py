@@ -22,7 +22,7 @@ from headgate.config.table_options import AmbiguousPatternsError, Into, TableOpt
 from headgate.config.wording import explained
 from headgate.config.yaml_integers import spelling_faults
 from headgate.records.identifiers import parse_identifier
-from headgate.records.places import Place
+from headgate.records.places import LogPosition
 
 
 class FeedSpecError(ValueError):
@@ -52,12 +52,12 @@ class SkippedRecord(BaseModel):
     @field_validator("record")
     @classmethod
     def _names_a_record(cls, given: str) -> str:
-        return str(Place.parse(given))
+        return str(LogPosition.parse(given))
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LogPosition:
         """Topic, partition and offset."""
-        return Place.parse(self.record)
+        return LogPosition.parse(self.record)
 
 
 def _made_by(columns: ColumnOptions, option: str) -> frozenset[str]:

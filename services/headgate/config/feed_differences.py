@@ -7,7 +7,7 @@ import msgspec
 from headgate.config.feed import FeedSpec
 
 
-class Difference(msgspec.Struct, frozen=True):
+class OptionDifference(msgspec.Struct, frozen=True):
     """An option by its dotted name, as in ``source.topics``, with its values as JSON has them; null: not given."""
 
     option: str
@@ -15,11 +15,11 @@ class Difference(msgspec.Struct, frozen=True):
     after: object
 
 
-def differences(before: FeedSpec, after: FeedSpec) -> tuple[Difference, ...]:
+def differences(before: FeedSpec, after: FeedSpec) -> tuple[OptionDifference, ...]:
     """Sorted by option. Options that are not given count with their defaults."""
     was, will_be = (dict(_options(spec.model_dump(mode="json"))) for spec in (before, after))
     found = [
-        Difference(option, was.get(option), will_be.get(option))
+        OptionDifference(option, was.get(option), will_be.get(option))
         for option in sorted(was.keys() | will_be.keys())
         if _is_other(was.get(option), will_be.get(option))
     ]

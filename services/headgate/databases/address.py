@@ -33,7 +33,7 @@ class Address(msgspec.Struct, frozen=True):
     user: str = ""
 
 
-class Options(msgspec.Struct, frozen=True):
+class AddressOptions(msgspec.Struct, frozen=True):
     """The options that an address and its password's file were given in, so that errors can name them."""
 
     address: str
@@ -52,7 +52,7 @@ class Options(msgspec.Struct, frozen=True):
 THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 """Hosts of addresses that do not leave the machine."""
 
-SINK: Final = Options("sink.dsn", "sink.password_file", "sink", "sink.store")
+SINK: Final = AddressOptions("sink.dsn", "sink.password_file", "sink", "sink.store")
 
 
 FORMS: Final = "postgresql://user@host:5432/database or mysql://user@host:3306/database"
@@ -61,7 +61,7 @@ FORMS: Final = "postgresql://user@host:5432/database or mysql://user@host:3306/d
 _BEHIND_THE_HOST: Final = re.compile("[/?#]")
 
 
-def check_password(dsn: str, options: Options) -> None:
+def check_password(dsn: str, options: AddressOptions) -> None:
     """Raise DatabaseRefusedError for a URL whose password has a character that must be percent-encoded.
 
     Parsers take such a password for a host, a port, a database or an option, and errors name those.
@@ -74,7 +74,7 @@ def check_password(dsn: str, options: Options) -> None:
         )
 
 
-def tls_refused(options: Options, given: list[str]) -> DatabaseRefusedError:
+def tls_refused(options: AddressOptions, given: list[str]) -> DatabaseRefusedError:
     """That an address has TLS options of its own beside those of a connection."""
     return DatabaseRefusedError(f"{options.address} has {', '.join(given)} beside tls: give them in one of the two")
 
@@ -88,7 +88,7 @@ class Target(msgspec.Struct, frozen=True):
 
     dsn: str
     password_file: Path | None = None
-    options: Options = SINK
+    options: AddressOptions = SINK
     store: StoreOptions = StoreOptions()
 
     def check(self, address: Address) -> Path | None:

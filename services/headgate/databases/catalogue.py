@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-__all__ = ["ROW_KEY_PREFIX", "Ask", "Column", "Key", "Product", "TableDefinition", "TableForm"]
+__all__ = ["ROW_KEY_PREFIX", "Ask", "CatalogueColumn", "Key", "Product", "TableDefinition", "TableForm"]
 
 ROW_KEY_PREFIX: Final = "headgate_key_"
 """Prefix of the name of a unique index by which rows are found instead of by the primary key.
@@ -40,7 +40,7 @@ Ask = Callable[[str, tuple[object, ...]], list[tuple[Any, ...]]]
 """Runs a query on the catalogue and returns its rows."""
 
 
-class Column(msgspec.Struct, frozen=True, kw_only=True):
+class CatalogueColumn(msgspec.Struct, frozen=True, kw_only=True):
     """One column. ``number``: its attribute number or position, by which it is known if it is renamed.
 
     ``type`` is written as the server writes it, ``kind`` is the type's bare name. ``default`` and ``generated`` are
@@ -71,7 +71,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     columns or of some of the rows, or checked at the end of transactions only."""
 
 
-C = TypeVar("C", bound=Column)
+C = TypeVar("C", bound=CatalogueColumn)
 K = TypeVar("K", bound=Key)
 
 

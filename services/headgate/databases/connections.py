@@ -17,7 +17,7 @@ from headgate.config.secrets import CONNECTIONS, NotPermittedError, secret, sett
 from headgate.config.store_options import StoreOptions
 from headgate.config.strict import Strict
 from headgate.config.wording import explained, one_of
-from headgate.databases.address import FORMS, Options, Target
+from headgate.databases.address import FORMS, AddressOptions, Target
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.kinds import CONNECTED, KINDS, kind_of
 
@@ -182,9 +182,9 @@ def _file(name: str, option: str, before: str = "") -> tuple[Path, _File]:
     return Path(file), _read(Path(file))
 
 
-def _options(name: str, use: Use) -> Options:
+def _options(name: str, use: Use) -> AddressOptions:
     where = f" of connection {name}" if name else ""
-    return Options(f"address{where}", f"password_file{where}", use.value, f"store{where}")
+    return AddressOptions(f"address{where}", f"password_file{where}", use.value, f"store{where}")
 
 
 def _read(file: Path) -> _File:

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from headgate.config.wording import did_you_mean, nearest
-from headgate.databases.address import FORMS, Address, Options
+from headgate.databases.address import FORMS, Address, AddressOptions
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.iceberg import address as iceberg
 from headgate.databases.kafka import address as kafka
@@ -15,7 +15,7 @@ from headgate.databases.mysql import address as mysql
 from headgate.databases.postgresql import address as postgresql
 
 
-class Kind(msgspec.Struct, frozen=True):
+class DatabaseKind(msgspec.Struct, frozen=True):
     """A kind of database: its name, how its addresses begin, and the parser of them.
 
     Functions raise DatabaseRefusedError.
@@ -23,16 +23,16 @@ class Kind(msgspec.Struct, frozen=True):
 
     name: str
     schemes: tuple[str, ...]
-    address: Callable[[str, Options], Address]
-    with_tls: Callable[[str, Mapping[str, str], Options], str]
+    address: Callable[[str, AddressOptions], Address]
+    with_tls: Callable[[str, Mapping[str, str], AddressOptions], str]
     """An address, and files by the names ca_file, certificate_file and key_file → the address with these options."""
 
 
 KINDS: Final = {
     kind.name: kind
     for kind in (
-        Kind("postgresql", postgresql.SCHEMES, postgresql.address_of, postgresql.with_tls),
-        Kind("mysql", mysql.SCHEMES, mysql.address_of, mysql.with_tls),
+        DatabaseKind("postgresql", postgresql.SCHEMES, postgresql.address_of, postgresql.with_tls),
+        DatabaseKind("mysql", mysql.SCHEMES, mysql.address_of, mysql.with_tls),
     )
 }
 
@@ -44,8 +44,8 @@ IGNORING_CASE: Final = frozenset({"mysql"})
 CONNECTED: Final = KINDS | {
     kind.name: kind
     for kind in (
-        Kind("kafka", kafka.SCHEMES, kafka.address_of, kafka.with_tls),
-        Kind("iceberg", iceberg.SCHEMES, iceberg.address_of, iceberg.with_tls),
+        DatabaseKind("kafka", kafka.SCHEMES, kafka.address_of, kafka.with_tls),
+        DatabaseKind("iceberg", iceberg.SCHEMES, iceberg.address_of, iceberg.with_tls),
     )
 }
 """What named connections can be."""
@@ -54,7 +54,7 @@ CONNECTED: Final = KINDS | {
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 
 
-def kind_of(dsn: str, options: Options, kinds: Mapping[str, Kind] = KINDS) -> Kind:
+def kind_of(dsn: str, options: AddressOptions, kinds: Mapping[str, DatabaseKind] = KINDS) -> DatabaseKind:
     """The kind of an address. One without a scheme is a libpq connection string. Raises DatabaseRefusedError.
 
     The error does not quote the address, which may contain a password.

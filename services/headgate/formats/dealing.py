@@ -23,7 +23,7 @@ from headgate.formats.tables import show_table
 from headgate.records.identifiers import parse_identifier
 from headgate.records.source_tables import SourceTable
 
-__all__ = ["Columns", "Dealer", "Dealt", "Look", "Whose", "named"]
+__all__ = ["Dealer", "Dealt", "EventColumns", "Look", "Whose", "named"]
 
 
 class Whose(Enum):
@@ -51,7 +51,7 @@ def named(database: object, schema: object, table: object) -> SourceTable:
     return (space, table)
 
 
-class Columns(msgspec.Struct, frozen=True):
+class EventColumns(msgspec.Struct, frozen=True):
     """Events in offset order, column by column, as sources.reader.Chunk has them."""
 
     offsets: Sequence[int] = ()
@@ -59,12 +59,12 @@ class Columns(msgspec.Struct, frozen=True):
     keys: Sequence[bytes | None] = ()
     values: Sequence[bytes | None] = ()
 
-    def within(self, start: int, end: int) -> "Columns":
+    def within(self, start: int, end: int) -> "EventColumns":
         """Those at offsets from ``start`` to before ``end``."""
         if not self.offsets or (start <= self.offsets[0] and self.offsets[-1] < end):
             return self
         part = slice(bisect_left(self.offsets, start), bisect_left(self.offsets, end))
-        return Columns(self.offsets[part], self.appended_ms[part], self.keys[part], self.values[part])
+        return EventColumns(self.offsets[part], self.appended_ms[part], self.keys[part], self.values[part])
 
 
 class Dealt(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ class Dealt(msgspec.Struct, frozen=True):
     ``passed_over`` counts events of tables that the feed does not name, ``passed_over_table`` is the last one's.
     """
 
-    tables: Mapping[str, Columns]
+    tables: Mapping[str, EventColumns]
     unreadable: Sequence[tuple[int, str]]
     passed_over: int
     passed_over_table: str | None
@@ -89,7 +89,7 @@ class Dealer:
         for table in tables:
             self._names[parse_identifier(table)] = table
 
-    def deal(self, columns: Columns) -> Dealt:
+    def deal(self, columns: EventColumns) -> Dealt:
         """Raises SchemasUnavailableError: none of them can be dealt for now."""
         unreadable: list[tuple[int, str]] = []
         try:
@@ -104,7 +104,7 @@ class Dealer:
                 places[each] = [place]
         places.pop(NOBODY, None)
         shared = places.pop(EVERYBODY, [])
-        tables: dict[str, Columns] = {}
+        tables: dict[str, EventColumns] = {}
         for each, table in self._names.items():
             mine = places.pop(each, [])
             tables[table] = _picked(columns, sorted((*mine, *shared)) if shared else mine)
@@ -112,7 +112,7 @@ class Dealer:
         last = max(places, key=lambda each: places[each][-1], default=None)
         return Dealt(tables, unreadable, passed_over, None if last is None else show_table(last))
 
-    def _one_by_one(self, columns: Columns, unreadable: list[tuple[int, str]]) -> list[Any]:
+    def _one_by_one(self, columns: EventColumns, unreadable: list[tuple[int, str]]) -> list[Any]:
         whose: list[Any] = []
         for offset, value in zip(columns.offsets, columns.values, strict=True):
             try:
@@ -123,10 +123,10 @@ class Dealer:
         return whose
 
 
-def _picked(columns: Columns, places: Sequence[int]) -> Columns:
+def _picked(columns: EventColumns, places: Sequence[int]) -> EventColumns:
     if len(places) == len(columns.offsets):
         return columns
     if len(places) < 2:  # itemgetter gives a single one without a tuple
-        return Columns(*([column[place] for place in places] for column in msgspec.structs.astuple(columns)))
+        return EventColumns(*([column[place] for place in places] for column in msgspec.structs.astuple(columns)))
     pick = itemgetter(*places)
-    return Columns(*(list(pick(column)) for column in msgspec.structs.astuple(columns)))
+    return EventColumns(*(list(pick(column)) for column in msgspec.structs.astuple(columns)))

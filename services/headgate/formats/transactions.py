@@ -31,7 +31,15 @@ from headgate.formats.change import DATA_ERRORS, ChangeError, reason_of, source_
 from headgate.formats.snapshot_markers import LAST_OF_TABLE
 from headgate.records.source_tables import Tail
 
-__all__ = ["End", "Standing", "TableEvidence", "TransactionRun", "decode_end", "standing_of", "transaction_key"]
+__all__ = [
+    "End",
+    "TableEvidence",
+    "TransactionProgress",
+    "TransactionRun",
+    "decode_end",
+    "standing_of",
+    "transaction_key",
+]
 
 T = TypeVar("T")
 
@@ -41,7 +49,7 @@ _NOT_A_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
 """Debezium puts an underscore for what cannot be in a topic's name."""
 
 
-class Standing(msgspec.Struct, frozen=True):
+class TransactionProgress(msgspec.Struct, frozen=True):
     """How far a table is. ``is_whole``: the snapshot that its changes begin with lies behind it."""
 
     tail: Tail | None = None
@@ -131,15 +139,17 @@ def decode_end(value: bytes | None) -> End | None:
     return End(transaction_key(record.id), record.ts_ms, counts)
 
 
-def standing_of(value: bytes | None) -> Standing | None:
+def standing_of(value: bytes | None) -> TransactionProgress | None:
     """The position that a record of a table's topic shows; None if it is not a change (a tombstone)."""
     try:
         change = _decoded(_change, value or b"")
     except DATA_ERRORS:
         return None
     if change.transaction is None:
-        return Standing(None, change.source is not None and change.source.snapshot in LAST_OF_TABLE)
-    return Standing(Tail(transaction_key(change.transaction.id), change.transaction.data_collection_order), True)
+        return TransactionProgress(None, change.source is not None and change.source.snapshot in LAST_OF_TABLE)
+    return TransactionProgress(
+        Tail(transaction_key(change.transaction.id), change.transaction.data_collection_order), True
+    )
 
 
 def _decoded(decoder: "msgspec.json.Decoder[T]", value: bytes) -> T:

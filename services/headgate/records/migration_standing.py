@@ -37,7 +37,7 @@ def seconds_in_stages(record: MigrationRecorded, now_ms: int) -> dict[str, float
     return {stage: ms / 1_000 for stage, ms in spent.items()}
 
 
-class Wait(StrEnum):
+class MigrationWait(StrEnum):
     """What a migration waits for, from its own record. Waits that other records show are not included."""
 
     ENDING = "ending"
@@ -51,48 +51,50 @@ class Wait(StrEnum):
     CLEAN_UP = "clean-up"
 
 
-def wait_of(record: MigrationRecorded, now_ms: int) -> Wait | None:
+def wait_of(record: MigrationRecorded, now_ms: int) -> MigrationWait | None:
     """What the migration waits for now; None if it does not. Lists, metrics and ``headgate why`` use only this."""
     if record.state is MigrationState.RUNNING:
         return _wait_while_running(record, now_ms)
     if record.state not in PENDING:
-        return Wait.CLEAN_UP if record.throttle_reason else None
-    return Wait.THROTTLE if record.throttle_reason else _wait_to_start(record)
+        return MigrationWait.CLEAN_UP if record.throttle_reason else None
+    return MigrationWait.THROTTLE if record.throttle_reason else _wait_to_start(record)
 
 
-def _wait_to_start(record: MigrationRecorded) -> Wait:
+def _wait_to_start(record: MigrationRecorded) -> MigrationWait:
     if record.state is MigrationState.AWAITING_APPROVAL:
-        return Wait.APPROVAL
+        return MigrationWait.APPROVAL
     if record.state is MigrationState.QUEUED and record.launch_postponed:
-        return Wait.LAUNCH
+        return MigrationWait.LAUNCH
     if record.state is MigrationState.QUEUED and record.is_immediate and record.completion_postponed:
-        return Wait.COMPLETION
-    return Wait.TURN
+        return MigrationWait.COMPLETION
+    return MigrationWait.TURN
 
 
-def _wait_while_running(record: MigrationRecorded, now_ms: int) -> Wait | None:
+def _wait_while_running(record: MigrationRecorded, now_ms: int) -> MigrationWait | None:
     if record.ending is not None:
-        return Wait.ENDING
+        return MigrationWait.ENDING
     if record.throttle_reason or record.throttle_ratio > 0:
-        return Wait.THROTTLE
+        return MigrationWait.THROTTLE
     if record.stage == CUTTING_OVER or not record.is_ready_to_complete:
         return None
     if record.completion_postponed:
-        return Wait.COMPLETION
+        return MigrationWait.COMPLETION
     is_retried = record.cutover_after_ms > now_ms and not record.cutover_forced
-    return Wait.RETRY if is_retried else Wait.CUTOVER
+    return MigrationWait.RETRY if is_retried else MigrationWait.CUTOVER
 
 
-_TEXTS: Final[Mapping[Wait, str]] = {
-    Wait.ENDING: "the end of all that writes for it, then it is {record.ending}",
-    Wait.THROTTLE: "{throttle}",
-    Wait.CLEAN_UP: "{throttle}",
-    Wait.APPROVAL: "the approval of another user than {record.submitted_by}: `headgate migration approve {name}`",
-    Wait.LAUNCH: "its launch: `headgate migration launch {name}`",
-    Wait.TURN: "its turn",
-    Wait.COMPLETION: "its completion: `headgate migration complete {name}`",
-    Wait.RETRY: "the next try to cut over, in {retry_seconds:.0f} s",
-    Wait.CUTOVER: "its cut-over",
+_TEXTS: Final[Mapping[MigrationWait, str]] = {
+    MigrationWait.ENDING: "the end of all that writes for it, then it is {record.ending}",
+    MigrationWait.THROTTLE: "{throttle}",
+    MigrationWait.CLEAN_UP: "{throttle}",
+    MigrationWait.APPROVAL: (
+        "the approval of another user than {record.submitted_by}: `headgate migration approve {name}`"
+    ),
+    MigrationWait.LAUNCH: "its launch: `headgate migration launch {name}`",
+    MigrationWait.TURN: "its turn",
+    MigrationWait.COMPLETION: "its completion: `headgate migration complete {name}`",
+    MigrationWait.RETRY: "the next try to cut over, in {retry_seconds:.0f} s",
+    MigrationWait.CUTOVER: "its cut-over",
 }
 
 

@@ -12,7 +12,7 @@ class PlaceError(ValueError):
     """A text that does not name a record."""
 
 
-class Place(msgspec.Struct, frozen=True, order=True):
+class LogPosition(msgspec.Struct, frozen=True, order=True):
     """One record of a topic."""
 
     topic: str

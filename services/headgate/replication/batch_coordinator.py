@@ -28,7 +28,7 @@ from headgate.agent.core.span.inputs import (
     Slowed,
     SpanResult,
 )
-from headgate.agent.core.span.states import Phase, Span
+from headgate.agent.core.span.states import Span, TaskPhase
 from headgate.config.feed import FeedSpec
 from headgate.replication.change_logs import ChangeLogFollower
 from headgate.replication.feed_parts import feed_of, server_of_feed
@@ -60,7 +60,7 @@ HANDOVER_SECONDS_MAX: Final = 1.0
 PARK_SECONDS: Final = 1.0
 """How often a warm lane reads the positions of the sinks, to read along behind the present writers."""
 
-BETWEEN: Final = frozenset({Phase.CLAIMED, Phase.WRITING, Phase.DRAINING})
+BETWEEN: Final = frozenset({TaskPhase.CLAIMED, TaskPhase.WRITING, TaskPhase.DRAINING})
 """Phases of spans of a batch that is over."""
 
 
@@ -133,7 +133,7 @@ class LaneBatchCoordinator:
                     if _has_rows(lane, span, ends):
                         self._table.apply(span.id, Planned())
                         works.append(self._table.work_of(span, settle=span.id in settling))
-                elif span.phase is Phase.READING and not is_warm and not lane.has_all_before(span):
+                elif span.phase is TaskPhase.READING and not is_warm and not lane.has_all_before(span):
                     self._table.apply(span.id, SentBack("its lane reads for others, who may be written"))
             if not works and not (is_warm and lane.members):
                 for span in self._served(lane):
@@ -162,7 +162,7 @@ class LaneBatchCoordinator:
         """Leave members whose sink does not answer to their claims, which retry and hold no core."""
         why = self._why_silent(lane)
         for span in members if why is not None else ():
-            if span.phase is Phase.CLAIMED:
+            if span.phase is TaskPhase.CLAIMED:
                 self._table.apply(span.id, Failed(SinkUnavailableError.code, f"{span.task.plan.table}: {why}", True))
 
     def errands(self, lane: Lane) -> dict[SpanId, Errand]:
@@ -209,7 +209,7 @@ class LaneBatchCoordinator:
         """Spans that are being claimed or settled, and those that a joined lane is just taking over."""
         deadline = time.monotonic() + BUSY_SECONDS_MAX
         while not (self._table.killed or lane.stopping.is_set()):
-            is_called = any(span.phase in {Phase.CLAIMING, Phase.SETTLING} for span in self._members(lane))
+            is_called = any(span.phase in {TaskPhase.CLAIMING, TaskPhase.SETTLING} for span in self._members(lane))
             left = deadline - time.monotonic()
             if left <= 0 or not (is_called or self._held.intersection(lane.members)):
                 return
@@ -235,7 +235,7 @@ class LaneBatchCoordinator:
         taking_over = self._table.members(lane.taking_over)
         lane.taking_over = [span.id for span in taking_over if span.lane is not None]
         for span in taking_over:
-            if span.phase is Phase.CLAIMED and lane.has_all_before(span):
+            if span.phase is TaskPhase.CLAIMED and lane.has_all_before(span):
                 lane.taking_over.remove(span.id)
                 self._table.apply(span.id, Placed(lane.name))
 
@@ -255,7 +255,7 @@ class LaneBatchCoordinator:
             if results is None:
                 self._lose(lane, spans)
             for span in spans if results is not None else ():
-                if span.phase is Phase.CLAIMED:
+                if span.phase is TaskPhase.CLAIMED:
                     self._table.apply(span.id, Passed(lane.served_ends[span.id]))
                 else:
                     self._table.apply(span.id, BatchOver(merged.get(span.id), lane.served_ends[span.id]))
@@ -334,7 +334,9 @@ class LaneBatchCoordinator:
         if not is_alone and sum(other.alone_until > now for other in self._table.all()) >= ALONE_MAX:
             return
         now_is = self._table.apply(span.id, Slowed(now + ALONE_SECONDS))
-        if len(spans) > 1 and now_is is not None and now_is.phase is Phase.CLAIMED:  # one that failed has left already
+        if (
+            len(spans) > 1 and now_is is not None and now_is.phase is TaskPhase.CLAIMED
+        ):  # one that failed has left already
             why = f"it took {slowest.wall_ms} ms of a batch, its neighbours {others} ms"
             self._table.apply(span.id, SentBack(why))
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
 from headgate.agent.core.span.inputs import DropCopy, Forget, MaintainFor, Remove
-from headgate.agent.core.span.states import OVER, Phase
+from headgate.agent.core.span.states import OVER, TaskPhase
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, TaskState
 from headgate.replication.batch_coordinator import LaneCpu
@@ -28,7 +28,7 @@ from headgate.supervision.threads import BackgroundPool, BackgroundThread
 WATCH_SECONDS: Final = 0.5
 """How often lanes are asked whether they live: a restart costs as much."""
 
-WAITING: Final = frozenset({Phase.WAITING, Phase.RETRYING, Phase.RESEALING})
+WAITING: Final = frozenset({TaskPhase.WAITING, TaskPhase.RETRYING, TaskPhase.RESEALING})
 """Something becomes due in a moment."""
 
 
@@ -93,7 +93,7 @@ class SparkExecutor:
     def is_remove_table_finished(self, span: SpanId) -> Positions | None:
         """See TableExecutor."""
         found = self._table.get(span)
-        return dict(found.positions) if found is not None and found.phase is Phase.STOPPED else None
+        return dict(found.positions) if found is not None and found.phase is TaskPhase.STOPPED else None
 
     def drop_copy(self, request: str) -> None:
         """See TableExecutor."""

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import Placed
-from headgate.agent.core.span.states import Phase, Span
+from headgate.agent.core.span.states import Span, TaskPhase
 from headgate.records.control import TaskState
 from headgate.replication.feed_parts import FeedIncarnation
 from headgate.replication.lane import Lane
@@ -52,11 +52,11 @@ class Placement:
         groups: dict[_Group, list[Span]] = {}
         coming: set[FeedIncarnation] = set()
         for span in self._table.all():
-            if span.phase is Phase.WAITING:
+            if span.phase is TaskPhase.WAITING:
                 alone = span.id if span.alone_until > now else None
                 feed = FeedIncarnation.of_task(span.task)
                 groups.setdefault((feed, span.claimed, alone, _part_of(span)), []).append(span)
-            elif span.phase is Phase.OPENING:
+            elif span.phase is TaskPhase.OPENING:
                 coming.add(FeedIncarnation.of_task(span.task))
         for (feed, *_), spans in groups.items():
             waited = now - min(span.since for span in spans)
@@ -89,7 +89,7 @@ class Placement:
 
 
 def _is_quiet(span: Span, now: float) -> bool:
-    is_written = span.phase in {Phase.CLAIMED, Phase.WRITING} and span.state is TaskState.REPLICATING
+    is_written = span.phase in {TaskPhase.CLAIMED, TaskPhase.WRITING} and span.state is TaskState.REPLICATING
     return is_written and span.alone_until <= now
 
 

@@ -17,7 +17,7 @@ from headgate.records.ts import ts_of_ms
 from headgate.replication.bad_changes import BadChange, Original, SetAside
 from headgate.replication.frames import Chunk
 from headgate.replication.plan import SpanWork, StagedSpan
-from headgate.sinks.contract import ChangeBatch, Event, Events, OffsetRange, Quarantine
+from headgate.sinks.contract import ChangeBatch, Events, OffsetRange, Quarantine, RawEvent
 from headgate.sinks.on_driver import Staged
 
 __all__ = ["SnapshotAfterTargetError", "SpanRows"]
@@ -113,9 +113,9 @@ class SpanRows:
         chunk, row = self._found(partition, offset)
         return Original(chunk.keys[row], chunk.value_at(row), chunk.headers_at(row), chunk.appended_ms[row])
 
-    def _event(self, partition: int, offset: int) -> Event:
+    def _event(self, partition: int, offset: int) -> RawEvent:
         chunk, row = self._found(partition, offset)
-        return Event(chunk.keys[row], chunk.values[row], chunk.head)
+        return RawEvent(chunk.keys[row], chunk.values[row], chunk.head)
 
     def _found(self, partition: int, offset: int) -> tuple[Chunk, int]:
         """The chunk and the row of a record. Mostly the same chunk as of the last one."""

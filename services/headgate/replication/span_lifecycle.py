@@ -29,7 +29,7 @@ from headgate.agent.core.span.inputs import (
     TellFailure,
     TellRestart,
 )
-from headgate.agent.core.span.states import OVER, Phase, Span, Stop
+from headgate.agent.core.span.states import OVER, Span, Stop, TaskPhase
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.config.feed import FeedSpecError
 from headgate.eventlog.connection import KafkaConnection
@@ -81,13 +81,13 @@ _UPKEEP: Final = "upkeep"
 
 WAITS_FOR_SINK: Final = frozenset(
     {
-        Phase.OPENING,
-        Phase.CLAIMING,
-        Phase.WRITING,
-        Phase.SETTLING,
-        Phase.DRAINING,
-        Phase.RECALLED,
-        Phase.SEALING,
+        TaskPhase.OPENING,
+        TaskPhase.CLAIMING,
+        TaskPhase.WRITING,
+        TaskPhase.SETTLING,
+        TaskPhase.DRAINING,
+        TaskPhase.RECALLED,
+        TaskPhase.SEALING,
     }
 )
 """Phases in which a span gets on only when its sink answers."""

@@ -19,7 +19,7 @@ from headgate.agent.core.span.inputs import SpanResult
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.eventlog.clock import wall_ms
 from headgate.formats.change import Change
-from headgate.formats.dealing import Columns, Dealt
+from headgate.formats.dealing import Dealt, EventColumns
 from headgate.formats.decoding import (
     CutDecoder,
     Decoder,
@@ -30,7 +30,7 @@ from headgate.formats.decoding import (
 from headgate.formats.expressions.declared import SourceTypesUnavailableError
 from headgate.formats.shaping import SaltUnavailableError
 from headgate.records.control import Positions
-from headgate.records.places import Place
+from headgate.records.places import LogPosition
 from headgate.replication.bad_changes import BadChange
 from headgate.replication.feed_parts import FeedIncarnation, FeedParts, server_of_feed
 from headgate.replication.frames import Chunk
@@ -47,7 +47,7 @@ TASK_BYTES_MAX: Final = 128 << 20
 small changes stays one; records of several MB go in portions."""
 
 
-def _poisoned_advice(place: Place) -> str:
+def _poisoned_advice(place: LogPosition) -> str:
     return (
         "If the feed's `where` or `columns` do not fit the table, correct them with `headgate feed update`. Otherwise "
         f"set the event aside with `headgate feed skip FEED {place}`, or let the feed set all such events aside "
@@ -177,7 +177,7 @@ class TaskRun:
             dealt = (
                 self._parts()
                 .dealer(chunk.topic, works[0].topic_id)
-                .deal(Columns(chunk.offsets, chunk.appended_ms, chunk.keys, chunk.values))
+                .deal(EventColumns(chunk.offsets, chunk.appended_ms, chunk.keys, chunk.values))
             )
         except SchemasUnavailableError as error:
             where = f"topic {chunk.topic}, partition {partition}, from offset {chunk.offsets[0]} on"
@@ -229,7 +229,7 @@ class TaskRun:
             return
         rows.bad += wrong
         if stuck is not None:
-            place = Place(chunk.topic, partition, stuck.offset)
+            place = LogPosition(chunk.topic, partition, stuck.offset)
             rows.poisoned(
                 partition,
                 f"{rows.work.claim.table}: topic {chunk.topic}, {stuck.reason}: it may be a change of this table. "
@@ -337,7 +337,7 @@ class TaskRun:
                 changes += error.decoded
                 where = f"{rows.work.claim.table}: topic {rows.work.topic}, {error}"
                 if not self._sets_aside(rows, partition, error.offset):
-                    advice = _poisoned_advice(Place(rows.work.topic, partition, error.offset))
+                    advice = _poisoned_advice(LogPosition(rows.work.topic, partition, error.offset))
                     rows.poisoned(partition, f"{where}. {advice}")
                     return error.offset, changes, bad
                 if len(rows.kept) + len(rows.bad) + len(bad) >= rows.work.quarantine_left:

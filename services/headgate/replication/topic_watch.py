@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from headgate.agent.core.span.inputs import Failed, SentBack
-from headgate.agent.core.span.states import Phase, Span
+from headgate.agent.core.span.states import Span, TaskPhase
 from headgate.replication.span_table import SpanTable
 from headgate.sources.offsets import SourceUnreachableError
 from headgate.sources.topic_ids import MissingTopics, TopicReplacedError, check_topic_id
@@ -21,7 +21,7 @@ TOPICS_SECONDS: Final = 10.0
 that resumes from its beginning, which the error asks for, applies it again in its order."""
 
 
-OPEN: Final = frozenset({Phase.WAITING, Phase.READING, Phase.CLAIMED, Phase.WRITING})
+OPEN: Final = frozenset({TaskPhase.WAITING, TaskPhase.READING, TaskPhase.CLAIMED, TaskPhase.WRITING})
 """Who is opening, being called, or has failed, asks at source and sink anyway."""
 
 

@@ -34,7 +34,6 @@ __all__ = [
     "ChangeRefusedError",
     "Claim",
     "ConstraintViolatedError",
-    "Event",
     "Events",
     "FeedIdentity",
     "OfTopics",
@@ -42,6 +41,7 @@ __all__ = [
     "Quarantine",
     "QuarantineFullError",
     "QuarantineUnavailableError",
+    "RawEvent",
     "SelfAware",
     "Sink",
     "SinkColumnMissingError",
@@ -112,7 +112,7 @@ class Quarantine(msgspec.Struct, frozen=True):
         return self.only is None or (change.partition, change.offset) in self.only
 
 
-class Event(NamedTuple):
+class RawEvent(NamedTuple):
     """A record as it came from the log. ``head`` is what was cut off the value (formats/debezium_schema.with_head)."""
 
     key: bytes | None
@@ -127,7 +127,7 @@ class Events(msgspec.Struct, frozen=True):
     not go to the sink.
     """
 
-    of: "Callable[[int, int], Event]"
+    of: "Callable[[int, int], RawEvent]"
     are_shaped: bool
 
 

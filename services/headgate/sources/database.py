@@ -6,7 +6,7 @@ from typing import Final
 
 from headgate.config.feed import FeedSpec
 from headgate.config.source_spec import SourceDatabase
-from headgate.databases.address import Options, Target
+from headgate.databases.address import AddressOptions, Target
 from headgate.databases.connections import Use, named
 from headgate.databases.errors import DatabaseError, DatabaseRefusedError
 from headgate.databases.kinds import kind_of
@@ -14,7 +14,7 @@ from headgate.sources.offsets import SourceError
 
 __all__ = ["SnapshotRefusedError", "SourceDatabaseError", "as_source_errors", "same_source", "source_target"]
 
-OPTIONS: Final = Options("source.database.dsn", "source.database.password_file", "source database")
+OPTIONS: Final = AddressOptions("source.database.dsn", "source.database.password_file", "source database")
 
 
 class SourceDatabaseError(SourceError):

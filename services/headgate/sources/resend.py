@@ -59,7 +59,7 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class SearchResult(msgspec.Struct, frozen=True):
     """The result of searching the log: the verdict, why, and up to which offset it was read."""
 
     verdict: Verdict
@@ -97,7 +97,7 @@ def row_key(key: bytes) -> bytes:
     return json.dumps(parsed, sort_keys=True).encode()
 
 
-def look(connection: KafkaConnection, original: Original, change_logs: Mapping[str, str]) -> Finding:
+def look(connection: KafkaConnection, original: Original, change_logs: Mapping[str, str]) -> SearchResult:
     """Whether the row was touched after ``original``. ``change_logs``: topic → name of each change log.
 
     Raises LogError, SourceError.
@@ -114,11 +114,11 @@ def look(connection: KafkaConnection, original: Original, change_logs: Mapping[s
     except RecordGoneError as error:
         return _unknown(f"it is not known whether the row was changed since: {error}", end)
     if newer is None:
-        return Finding(Verdict.FREE, "its row has not been changed since", end)
+        return SearchResult(Verdict.FREE, "its row has not been changed since", end)
     if dict(newer.headers() or []).get(RESENT_HEADER) == original.place:
-        return Finding(Verdict.RESENT, f"it was already sent again, as offset {newer.offset()}", end)
+        return SearchResult(Verdict.RESENT, f"it was already sent again, as offset {newer.offset()}", end)
     what = "changed its row" if newer.key() is not None else "has no key and may have changed its row"
-    return Finding(Verdict.TOUCHED, f"offset {newer.offset()} {what}, which a replay would undo", end)
+    return SearchResult(Verdict.TOUCHED, f"offset {newer.offset()} {what}, which a replay would undo", end)
 
 
 def _why_not_there(connection: KafkaConnection, original: Original, change_logs: Mapping[str, str]) -> str | None:
@@ -140,8 +140,8 @@ def _why_not_there(connection: KafkaConnection, original: Original, change_logs:
     return None if ids[topic] == original.topic_id else _replaced(original, ids[topic])
 
 
-def _unknown(detail: str, end: int = 0) -> Finding:
-    return Finding(Verdict.UNKNOWN, detail, end)
+def _unknown(detail: str, end: int = 0) -> SearchResult:
+    return SearchResult(Verdict.UNKNOWN, detail, end)
 
 
 def _replaced(original: Original, seen: str | None) -> str:

@@ -17,7 +17,7 @@ from headgate.eventlog.leaders import ask_offsets
 from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.partition_reader import PartitionReader
 from headgate.formats.change import ChangeError
-from headgate.formats.transactions import End, Standing, decode_end, standing_of
+from headgate.formats.transactions import End, TransactionProgress, decode_end, standing_of
 from headgate.sources.offsets import RECORD_TIME_MARGIN_MS, SourceError, SourceUnreachableError, end_offsets
 from headgate.sources.records import RecordGoneError, read_stretch
 
@@ -108,14 +108,14 @@ def unusable(transaction_topic: str, topic: str, partitions: int) -> str | None:
     return None
 
 
-def look_back(connection: KafkaConnection, topic: str, position: int) -> tuple[Standing, int | None]:
+def look_back(connection: KafkaConnection, topic: str, position: int) -> tuple[TransactionProgress, int | None]:
     """How far a topic's records before ``position`` are, and the time (ms) of the last of them, None without any.
 
     Raises SourceError.
     """
     try:
         low = _first(connection, topic)
-        standing, appended_ms = Standing(), None
+        standing, appended_ms = TransactionProgress(), None
         for message in read_stretch(connection, topic, 0, max(low, position - LOOK_BACK_RECORDS), position):
             appended_ms = message.timestamp()[1]
             said = standing_of(message.value())

@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from headgate.databases.catalogue import Column, Product
+from headgate.databases.catalogue import CatalogueColumn, Product
 from headgate.databases.mysql import sql as mysql
 from headgate.databases.mysql.catalogue import MysqlColumn
 from headgate.databases.mysql.types import parse_type as parse_mysql
@@ -35,17 +35,24 @@ from headgate.tables.postgresql_to_postgresql import GENERATED
 from headgate.tables.statement import Definition, comment_of, outcomes_of
 
 __all__ = [
-    "Alteration", "ColumnNames", "Known", "SourceColumn", "alter_of", "names_of", "plan_alteration", "quoted_at",
+    "Alteration",
+    "AlterationContext",
+    "ColumnNames",
+    "SourceColumn",
+    "alter_of",
+    "names_of",
+    "plan_alteration",
+    "quoted_at",
     "sink_outcomes",
 ]  # fmt: skip
 
-C = TypeVar("C", bound=Column)
+C = TypeVar("C", bound=CatalogueColumn)
 
 SourceColumn = PostgresColumn | MysqlColumn
 """A column of either kind of database."""
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
+class AlterationContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a plan needs beside the two definitions.
 
     ``missing``: the source's column → the value with which PostgreSQL records that it was added. ``is_empty``: the
@@ -101,7 +108,9 @@ class _NotAddedError(Exception):
     """Why a column is not added, and what to do."""
 
 
-def plan_alteration(source: Definition, sink: SinkDefinition, lacking: Mapping[str, str], known: Known) -> Alteration:
+def plan_alteration(
+    source: Definition, sink: SinkDefinition, lacking: Mapping[str, str], known: AlterationContext
+) -> Alteration:
     """What must be done to the sink's table. Nothing is left to do if it has the columns by now.
 
     ``lacking``: column → how the change's event describes its values, empty if it does not.
@@ -183,7 +192,7 @@ def sink_outcomes(source: Definition, sink: SinkDefinition, overrides: Mapping[s
 class _Planner:
     """Decides about one column after the other."""
 
-    def __init__(self, source: Definition, sink: SinkDefinition, known: Known) -> None:
+    def __init__(self, source: Definition, sink: SinkDefinition, known: AlterationContext) -> None:
         self._source, self._sink, self._known = source, sink, known
         self._product = known.sink.product
         self._outcomes = sink_outcomes(source, sink, known.types)
@@ -344,7 +353,7 @@ class _Planner:
         )
 
 
-def _kind_of(column: Column) -> str | None:
+def _kind_of(column: CatalogueColumn) -> str | None:
     """The name of a sink's type without its numbers; None for one that is not on the list."""
     if isinstance(column, MysqlColumn):
         found = parse_mysql(column.type)

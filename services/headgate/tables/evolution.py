@@ -37,7 +37,7 @@ from headgate.sinks.relational.session import as_sink_errors
 from headgate.sources.database import as_source_errors, source_target
 from headgate.sources.table_names import source_table
 from headgate.sources.table_options import spec_of
-from headgate.tables.alteration import Alteration, Known, names_of, plan_alteration
+from headgate.tables.alteration import Alteration, AlterationContext, names_of, plan_alteration
 from headgate.tables.catalogues import Catalogue, open_catalogue
 from headgate.tables.executing import TRIES, TakenError, execute_at_mysql, execute_at_postgresql
 from headgate.tables.fitting import plan_fitting
@@ -344,7 +344,7 @@ def _at_sink(spec: FeedSpec, lake: AtLake | None) -> Iterator[_SinkCatalogue]:
 @contextmanager
 def _both(
     spec: FeedSpec, plan: SpanPlan, said: Said, columns: str, lake: AtLake | None
-) -> Iterator[tuple[Definition, SinkDefinition, Known]]:
+) -> Iterator[tuple[Definition, SinkDefinition, AlterationContext]]:
     """The table at the source and at the sink, and what else a plan needs."""
     database = spec.source.database
     assert database is not None  # noqa: S101 - a feed that evolves tables names it
@@ -364,7 +364,7 @@ def _both(
             shape = spec_of(spec, plan).columns
             missing = with_target_names(source.missing_values(name), shape)
             numbers = _numbers(source, name, shape)
-        known = Known(
+        known = AlterationContext(
             sink=at_sink.sink(),
             missing=missing,
             is_empty=_is_whole(plan) and not at_sink.has_rows(plan.table),

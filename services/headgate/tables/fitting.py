@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.databases.catalogue import Column, Product
+from headgate.databases.catalogue import CatalogueColumn, Product
 from headgate.databases.mysql import sql as mysql
 from headgate.databases.mysql.catalogue import MysqlColumn
 from headgate.databases.mysql.types import MysqlType
@@ -22,7 +22,7 @@ from headgate.databases.postgresql.types import parse_type as parse_postgresql
 from headgate.records.name_lists import shown_names
 from headgate.sinks.altering import ColumnChanges
 from headgate.sinks.creating import LakeType, parse_lake_type
-from headgate.tables.alteration import Alteration, Known, alter_of, names_of, quoted_at, sink_outcomes
+from headgate.tables.alteration import Alteration, AlterationContext, alter_of, names_of, quoted_at, sink_outcomes
 from headgate.tables.holding import Holding, holding
 from headgate.tables.lake_definition import LakeDefinition, SinkDefinition, spelled
 from headgate.tables.mapped import Mapped
@@ -40,12 +40,12 @@ _COLUMN: Final = re.compile(r"\s*(?P<name>`(?:[^`]|``)+`) (?P<rest>.*?),?", re.D
 class _Fitted(msgspec.Struct, frozen=True, kw_only=True):
     """A column of the sink. ``type``: its new one; ``is_relaxed``: it becomes nullable."""
 
-    column: Column
+    column: CatalogueColumn
     type: _Type | None
     is_relaxed: bool
 
 
-def plan_fitting(source: Definition, sink: SinkDefinition, known: Known) -> Alteration:
+def plan_fitting(source: Definition, sink: SinkDefinition, known: AlterationContext) -> Alteration:
     """What must be done to the sink's table: nothing if there is nothing to widen or to relax.
 
     ``refusals`` of the answer: how the sink's table differs otherwise, each with what to run.
@@ -69,7 +69,7 @@ def plan_fitting(source: Definition, sink: SinkDefinition, known: Known) -> Alte
     )
 
 
-def _of_columns(sink: Definition, fitted: Sequence[_Fitted], known: Known) -> Iterator[str]:
+def _of_columns(sink: Definition, fitted: Sequence[_Fitted], known: AlterationContext) -> Iterator[str]:
     return _postgresql(sink, fitted) if sink.product is Product.POSTGRESQL else _mysql(sink, fitted, known)
 
 
@@ -80,7 +80,7 @@ def _of_lake(fitted: Sequence[_Fitted]) -> ColumnChanges:
     )
 
 
-def _differences(source: Definition, sink: SinkDefinition, known: Known) -> Iterator[str]:
+def _differences(source: Definition, sink: SinkDefinition, known: AlterationContext) -> Iterator[str]:
     """What Headgate does not alter, because a value could be lost, or rows would be found by another key."""
     alter = alter_of(sink)
     if (key := other_key(source, sink)) is not None:
@@ -114,7 +114,7 @@ def other_key(source: Definition, sink: SinkDefinition) -> str | None:
     )
 
 
-def relaxed(source: Definition, sink: SinkDefinition, known: Known) -> tuple[str, ...]:
+def relaxed(source: Definition, sink: SinkDefinition, known: AlterationContext) -> tuple[str, ...]:
     """Columns of the sink that take no NULL, where the source has some, or may have."""
     return tuple(each.column.name for each in _fitted(source, sink, known) if each.is_relaxed)
 
@@ -138,7 +138,7 @@ def _enums(source: Definition, sink: SinkDefinition) -> list[tuple[str, EnumType
     return [(column, enum, sink.enums[column]) for column, enum in source.enums.items() if column in sink.enums]
 
 
-def _is_other(sink: SinkDefinition, column: Column, wanted: _Type) -> bool:
+def _is_other(sink: SinkDefinition, column: CatalogueColumn, wanted: _Type) -> bool:
     """Whether the column's type neither holds all values of ``wanted``, nor is widened to it."""
     found = parsed_type(column)
     if found is None or _is_widened(sink, wanted, found):
@@ -157,14 +157,14 @@ def _is_widened(sink: SinkDefinition, new: _Type, old: _Type) -> bool:
     return True
 
 
-def parsed_type(column: Column) -> _Type | None:
+def parsed_type(column: CatalogueColumn) -> _Type | None:
     """The type of a sink's column; None if it is not on the list."""
     if isinstance(column, MysqlColumn):
         return None if column.kind == "json" else parse_mysql(column.type)
     return parse_postgresql(column.type) if isinstance(column, PostgresColumn) else parse_lake_type(column.type)
 
 
-def _fitted(source: Definition, sink: SinkDefinition, known: Known) -> Iterator[_Fitted]:
+def _fitted(source: Definition, sink: SinkDefinition, known: AlterationContext) -> Iterator[_Fitted]:
     outcomes = sink_outcomes(source, sink, known.types)
     names = names_of(source)
     keys = {name for key in sink.form.keys for name in key.columns if key.is_primary or key is sink.form.row_key}
@@ -178,7 +178,7 @@ def _fitted(source: Definition, sink: SinkDefinition, known: Known) -> Iterator[
         yield _Fitted(column=column, type=_wider(sink, column, outcome), is_relaxed=is_relaxed)
 
 
-def _wider(sink: SinkDefinition, column: Column, outcome: object) -> _Type | None:
+def _wider(sink: SinkDefinition, column: CatalogueColumn, outcome: object) -> _Type | None:
     """The type that the column gets, with the sink's own collation; None if it keeps its type."""
     old, new = parsed_type(column), type_of(outcome)
     if old is None or new is None or not _is_widened(sink, new, old):
@@ -222,7 +222,7 @@ def _postgresql(sink: Definition, fitted: Sequence[_Fitted]) -> Iterator[str]:
         yield f"ALTER TABLE {postgresql.quoted(sink.schema, sink.table)} {', '.join(clauses)}"
 
 
-def _mysql(sink: Definition, fitted: Sequence[_Fitted], known: Known) -> Iterator[str]:
+def _mysql(sink: Definition, fitted: Sequence[_Fitted], known: AlterationContext) -> Iterator[str]:
     """MODIFY needs the whole column, so the server's own text of it is changed where it has to be."""
     texts = dict(filter(None, map(_column_text, known.shown.splitlines())))
     clauses = [

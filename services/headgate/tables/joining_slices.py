@@ -28,7 +28,7 @@ from headgate.sinks.misfit import MisfitError
 from headgate.sinks.registry import target_of
 from headgate.sinks.relational.session import as_sink_errors
 from headgate.sources.table_options import pattern_of
-from headgate.tables.alteration import Known, names_of, sink_outcomes
+from headgate.tables.alteration import AlterationContext, names_of, sink_outcomes
 from headgate.tables.catalogues import Catalogue, open_catalogue
 from headgate.tables.fitting import other_key, relaxed
 from headgate.tables.from_events import is_untold
@@ -52,7 +52,7 @@ class _Target(msgspec.Struct, frozen=True):
     """A table that the sink has."""
 
     definition: Definition
-    known: Known
+    known: AlterationContext
 
 
 def check_joining(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said, schema_of: SchemaOf) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ def check_joining(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said, schema_
 
 
 def _told(
-    judge: Callable[[Definition, Definition, Slice, Known], str | None],
+    judge: Callable[[Definition, Definition, Slice, AlterationContext], str | None],
     parts: Sequence[SpanPlan],
     sources: Mapping[str, Definition],
     targets: Mapping[str, "_Target"],
@@ -110,10 +110,10 @@ def _target(at_sink: Catalogue, spec: FeedSpec, plan: SpanPlan) -> _Target | Non
     if found is None:
         return None
     chosen = chosen_types(spec, [plan], at_sink).get((found.schema, found.table), {})
-    return _Target(found, Known(sink=at_sink.sink(), types=chosen, shown=at_sink.shown(name)))
+    return _Target(found, AlterationContext(sink=at_sink.sink(), types=chosen, shown=at_sink.shown(name)))
 
 
-def why_misfit(source: Definition, sink: Definition, part: Slice, known: Known) -> str | None:
+def why_misfit(source: Definition, sink: Definition, part: Slice, known: AlterationContext) -> str | None:
     """Why rows of the source would not fit into the sink's table; None if no value is known to be lost. Pure.
 
     Both have the slice's column. It is the sink's, and checked there (sinks/relational/table.py).
@@ -137,7 +137,7 @@ def why_misfit(source: Definition, sink: Definition, part: Slice, known: Known) 
     return "; ".join(text.removesuffix(".") for text in reasons) or None
 
 
-def doubts(source: Definition, sink: Definition, part: Slice, known: Known) -> str | None:
+def doubts(source: Definition, sink: Definition, part: Slice, known: AlterationContext) -> str | None:
     """Columns whose types are not known to hold the source's values, as ``why_misfit`` has its reasons. Pure."""
     source, sink = _as_source(source, sink, part)
     found = [each.shown for each in _unheld(source, sink, known, Holding.UNKNOWN)]
@@ -175,7 +175,9 @@ class _Pair(msgspec.Struct, frozen=True, kw_only=True):
         return f"column {self.source.name} is {self.source.type} at the source{made}, and here {self.sink.type}"
 
 
-def _unheld(source: Definition, sink: Definition, known: Known, told: Holding = Holding.LOSES) -> list[_Pair]:
+def _unheld(
+    source: Definition, sink: Definition, known: AlterationContext, told: Holding = Holding.LOSES
+) -> list[_Pair]:
     """Columns for which ``told`` is the answer, except those the sink computes, and types that events do not have."""
     if is_untold(source):
         return []

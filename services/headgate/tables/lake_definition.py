@@ -1,6 +1,6 @@
 """A sink's table as plans for altering it need it: a database's, or a lake's in the same form. Pure."""
 
-from headgate.databases.catalogue import Column, Key, Product, TableDefinition, TableForm
+from headgate.databases.catalogue import CatalogueColumn, Key, Product, TableDefinition, TableForm
 from headgate.records.identifiers import normal_table, table_spelling
 from headgate.sinks.altering import AlteringRules, PresentTable
 from headgate.tables.statement import Definition
@@ -8,7 +8,7 @@ from headgate.tables.statement import Definition
 __all__ = ["LakeDefinition", "SinkDefinition", "lake_definition", "spelled"]
 
 
-class LakeDefinition(TableDefinition[Column, Key], frozen=True, kw_only=True):
+class LakeDefinition(TableDefinition[CatalogueColumn, Key], frozen=True, kw_only=True):
     """``table`` is the whole name. Types are those of LAKE_TYPES. ``present``: what the sink itself calls the same."""
 
     present: PresentTable
@@ -21,7 +21,7 @@ SinkDefinition = Definition | LakeDefinition
 def lake_definition(name: str, present: PresentTable, rules: AlteringRules) -> LakeDefinition:
     """The definition of a lake's table as it is."""
     columns = tuple(
-        Column(
+        CatalogueColumn(
             number=number,
             name=column.name,
             type=column.type.sql,

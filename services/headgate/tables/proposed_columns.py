@@ -18,7 +18,7 @@ from headgate.sinks.relational.session import as_sink_errors
 from headgate.sources.database import as_source_errors, source_target
 from headgate.sources.table_names import source_table
 from headgate.sources.table_options import spec_of
-from headgate.tables.alteration import Alteration, Known, names_of, plan_alteration
+from headgate.tables.alteration import Alteration, AlterationContext, names_of, plan_alteration
 from headgate.tables.catalogues import open_catalogue
 from headgate.tables.from_events import definition_from
 from headgate.tables.keyed import keyed_definition
@@ -51,7 +51,7 @@ def proposed_columns(  # noqa: PLR0917 - what one attempt knows
         if found is None:
             return ""
         definition, missing = found
-        known = Known(
+        known = AlterationContext(
             sink=at_sink.sink(),
             missing=with_target_names(missing, shape),
             types=chosen_types(spec, [plan], at_sink).get(place, {}),

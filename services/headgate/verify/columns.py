@@ -4,13 +4,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from headgate.verify.contract import KeyKind, Shape, Side, UncomparableError
+from headgate.verify.contract import ComparedShape, KeyKind, Side, UncomparableError
 from headgate.verify.forms import Forms, forms_of, has_other_texts, is_comparable
 
-__all__ = ["Columns", "paired"]
+__all__ = ["ComparedColumns", "paired"]
 
 
-class Columns(msgspec.Struct, frozen=True):
+class ComparedColumns(msgspec.Struct, frozen=True):
     """Columns that both tables have, by the target's names: those of the key, then the others.
 
     ``order`` are the columns that rows are ordered by, ``values`` the rest: without a key the whole row is one.
@@ -43,7 +43,7 @@ class Columns(msgspec.Struct, frozen=True):
         return tuple(self.own[name] for name in names)
 
 
-def paired(source: Side, target: Side, source_table: str, target_table: str) -> Columns:
+def paired(source: Side, target: Side, source_table: str, target_table: str) -> ComparedColumns:
     """The columns of the two tables. Rows are found by the target's primary key, or by the source's.
 
     Raises UncomparableError.
@@ -82,7 +82,7 @@ def paired(source: Side, target: Side, source_table: str, target_table: str) -> 
         if own.get(other) != mine or not is_ordered_alike:
             break
         ranged.append(other)
-    return Columns(
+    return ComparedColumns(
         own=own,
         order=order,
         values=values,
@@ -108,7 +108,7 @@ def _same_names(ours: Iterable[str], theirs: Iterable[str], *, is_caseless: bool
     return {column: name for column, name in found.items() if name is not None}
 
 
-def _shape(side: Side, table: str, role: str) -> Shape:
+def _shape(side: Side, table: str, role: str) -> ComparedShape:
     shape = side.shape(table)
     if shape is None:
         raise UncomparableError(

@@ -20,12 +20,12 @@ from typing import Any, Final
 import msgspec
 
 from headgate.databases.key_ranges import Chunk
-from headgate.verify.columns import Columns, paired
+from headgate.verify.columns import ComparedColumns, paired
 from headgate.verify.contract import WHOLE, Key, KeyRange, KeySet, Part, Row, Side
-from headgate.verify.merging import Finding, finding_of, merged
+from headgate.verify.merging import DigestDifference, finding_of, merged
 from headgate.verify.settling import Settled, Settling
 
-__all__ = ["Difference", "TableCompared", "compare_table"]
+__all__ = ["RowDifference", "TableCompared", "compare_table"]
 
 ROWS_PER_RANGE: Final = 5_000
 """Of a range of the key. A row that changes makes its range be read again, so ranges are small; each costs some
@@ -54,7 +54,7 @@ Values = tuple[Any, ...]
 """A row of a table without a key, as values that are equal if its texts have the same meaning."""
 
 
-class Difference(msgspec.Struct, frozen=True):
+class RowDifference(msgspec.Struct, frozen=True):
     """One row: ``kind`` is missing (not in the target), surplus (only there), or differs (in ``columns``).
 
     ``key`` is the whole row where the table has no key.
@@ -81,10 +81,10 @@ class TableCompared(msgspec.Struct, frozen=True):
     columns_missing: tuple[str, ...]
     columns_surplus: tuple[str, ...]
     columns_unlike: dict[str, str]
-    examples: tuple[Difference, ...]
+    examples: tuple[RowDifference, ...]
     keyless: bool = False
     unsettled: int = 0
-    unsettled_examples: tuple[Difference, ...] = ()
+    unsettled_examples: tuple[RowDifference, ...] = ()
     unsettled_reason: str = ""
 
 
@@ -96,7 +96,7 @@ def compare_table(
     *,
     settling: Settling | None = None,
     on_rows: Callable[[int], None] = lambda _rows: None,
-    on_difference: Callable[[Difference], None] = lambda _difference: None,
+    on_difference: Callable[[RowDifference], None] = lambda _difference: None,
 ) -> TableCompared:
     """Compare all rows and the columns both sides have, by the target's primary key.
 
@@ -132,7 +132,7 @@ class _Tables:
         self,
         source: tuple[Side, str],
         target: tuple[Side, str],
-        columns: Columns,
+        columns: ComparedColumns,
         on_rows: Callable[[int], None],
     ) -> None:
         """``source``, ``target``: the side and the table's name there."""
@@ -215,15 +215,15 @@ class _Tables:
 class _Verdict:
     """What has been found to differ, or could not be settled."""
 
-    def __init__(self, columns: Columns, on_difference: Callable[[Difference], None]) -> None:
+    def __init__(self, columns: ComparedColumns, on_difference: Callable[[RowDifference], None]) -> None:
         self._on_difference = on_difference
         self.differences = self.unsettled = 0
-        self.examples: list[Difference] = []
-        self.unsettled_examples: list[Difference] = []
+        self.examples: list[RowDifference] = []
+        self.unsettled_examples: list[RowDifference] = []
         self.reason = ""
         self._columns = columns
 
-    def add(self, key: Key, finding: Finding) -> None:
+    def add(self, key: Key, finding: DigestDifference) -> None:
         """A row that differs."""
         self.differences += 1
         difference = self._difference(key, finding)
@@ -231,22 +231,22 @@ class _Verdict:
         if len(self.examples) < DIFFERENCES_KEPT_MAX:
             self.examples.append(difference)
 
-    def add_unsettled(self, key: Key, finding: Finding, reason: str) -> None:
+    def add_unsettled(self, key: Key, finding: DigestDifference, reason: str) -> None:
         """A row that could not be settled."""
         self.unsettled += 1
         self.reason = self.reason or reason
         if len(self.unsettled_examples) < DIFFERENCES_KEPT_MAX:
             self.unsettled_examples.append(self._difference(key, finding))
 
-    def _difference(self, key: Key, finding: Finding) -> Difference:
+    def _difference(self, key: Key, finding: DigestDifference) -> RowDifference:
         columns = self._columns.all
         named = dict(zip(columns, key, strict=False))
-        return Difference(named, finding.kind, tuple(columns[place] for place in finding.places))
+        return RowDifference(named, finding.kind, tuple(columns[place] for place in finding.places))
 
 
 # --- a table with a key ---
 
-_Findings = dict[Key, tuple[Finding, ...]]
+_Findings = dict[Key, tuple[DigestDifference, ...]]
 """Several of a key where a side has no unique index on it."""
 
 
@@ -342,7 +342,7 @@ def _unmatched(tables: _Tables, verdict: _Verdict, *, is_settled: bool) -> tuple
 
 def _count(
     unmatched: Counter[Values],
-    columns: Columns,
+    columns: ComparedColumns,
     here: Row | None,
     there: Row | None,
     among: Collection[Values] | None = None,
@@ -366,5 +366,5 @@ def _texts(values: Values) -> Key:
     return tuple("" if value is None else str(value) for value in values)
 
 
-def _lonely(more: int) -> Finding:
-    return Finding("missing" if more > 0 else "surplus", (), b"")
+def _lonely(more: int) -> DigestDifference:
+    return DigestDifference("missing" if more > 0 else "surplus", (), b"")

@@ -13,8 +13,19 @@ from headgate.records.slices import Slice
 from headgate.verify.forms import Nature
 
 __all__ = [
-    "WHOLE", "Checksum", "Key", "KeyKind", "KeyRange", "KeySet", "Part", "Row", "Shape", "Side", "SideError",
-    "UncomparableError", "check_slice",
+    "WHOLE",
+    "Checksum",
+    "ComparedShape",
+    "Key",
+    "KeyKind",
+    "KeyRange",
+    "KeySet",
+    "Part",
+    "Row",
+    "Side",
+    "SideError",
+    "UncomparableError",
+    "check_slice",
 ]  # fmt: skip
 
 Key = tuple[str, ...]
@@ -46,7 +57,7 @@ class KeyKind(StrEnum):
     """By value only: the order is the collation's. A collation may find more than what was asked for."""
 
 
-class Shape(msgspec.Struct, frozen=True):
+class ComparedShape(msgspec.Struct, frozen=True):
     """A table's columns, in order, and its primary key. ``kinds``: of columns of other types nothing is listed.
 
     ``types``: column → bare type, as the database calls it.
@@ -101,7 +112,7 @@ class Side(Protocol):
     kind: str
     name: str
 
-    def shape(self, table: str) -> Shape | None:
+    def shape(self, table: str) -> ComparedShape | None:
         """Of ``schema.table``; None if it does not exist, or may not be seen."""
         ...
 

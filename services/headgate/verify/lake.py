@@ -15,16 +15,16 @@ from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import Claim, FeedIdentity, SinkError
 from headgate.sinks.lake.reading import bounds_of, in_range
 from headgate.sinks.lake.shape import KEY
-from headgate.sinks.lake.tables import Bounds, Lake, Table, position_key
+from headgate.sinks.lake.tables import Lake, ValueBounds, VersionedTable, position_key
 from headgate.verify.contract import (
     WHOLE,
     Checksum,
+    ComparedShape,
     KeyKind,
     KeyRange,
     KeySet,
     Part,
     Row,
-    Shape,
     SideError,
     UncomparableError,
 )
@@ -46,9 +46,9 @@ class LakeSide:
         """``where``: the sink's address, for people."""
         self._lake = lake
         self.name = f"{lake.kind} tables at {where}"
-        self._pinned: dict[str, Table] | None = None
+        self._pinned: dict[str, VersionedTable] | None = None
 
-    def shape(self, table: str) -> Shape | None:
+    def shape(self, table: str) -> ComparedShape | None:
         """See Side."""
         with self._reading():
             found = self._lake.table(table)
@@ -61,7 +61,7 @@ class LakeSide:
                 )
             types = {field.name: field.type for field in found.schema}
         kinds = {name: kind for name, type_ in types.items() if (kind := _key_kind(type_)) is not None}
-        return Shape({name: nature_of(type_) for name, type_ in types.items()}, found.key, kinds, found.types)
+        return ComparedShape({name: nature_of(type_) for name, type_ in types.items()}, found.key, kinds, found.types)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -134,7 +134,7 @@ class LakeSide:
                     if kept(number, row):
                         yield row
 
-    def _at_commit(self, table: str) -> Table:
+    def _at_commit(self, table: str) -> VersionedTable:
         pinned = {} if self._pinned is None else self._pinned
         found = pinned.get(table) or self._lake.table(table)
         if found is None:
@@ -157,7 +157,7 @@ def _key_kind(type_: pa.DataType) -> KeyKind | None:
     return KeyKind.TEXT if pa.types.is_string(type_) or pa.types.is_large_string(type_) else None
 
 
-def _bounds(table: Table, key: Sequence[str], part: Part) -> Bounds | None:
+def _bounds(table: VersionedTable, key: Sequence[str], part: Part) -> ValueBounds | None:
     """Which files may have rows of the part."""
     if isinstance(part, KeyRange):
         return bounds_of(table, part.columns, part.chunk)
@@ -167,7 +167,7 @@ def _bounds(table: Table, key: Sequence[str], part: Part) -> Bounds | None:
     among: Sequence[int] | Sequence[str] = [one[0] for one in part.keys]
     if is_number:
         among = [int(text) for text in among]
-    return Bounds(key[0], min(among), max(among), tuple(sorted(set(among))))
+    return ValueBounds(key[0], min(among), max(among), tuple(sorted(set(among))))
 
 
 def _kept(batch: pa.RecordBatch, key: Sequence[str], part: Part) -> Callable[[int, Row], bool]:

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from headgate.verify.columns import Columns
+from headgate.verify.columns import ComparedColumns
 from headgate.verify.contract import Key, Row
 from headgate.verify.forms import Forms
 
-__all__ = ["Finding", "finding_of", "merged"]
+__all__ = ["DigestDifference", "finding_of", "merged"]
 
 
-class Finding(msgspec.Struct, frozen=True):
+class DigestDifference(msgspec.Struct, frozen=True):
     """A row that differs: ``missing`` (not in the target), ``surplus`` (only there), or ``differs`` in ``places``.
 
     ``digest`` is of both rows: two findings are the same if nothing has changed on either side.
@@ -23,18 +23,18 @@ class Finding(msgspec.Struct, frozen=True):
     digest: bytes
 
 
-def finding_of(columns: Columns, here: Row | None, there: Row | None) -> Finding | None:
+def finding_of(columns: ComparedColumns, here: Row | None, there: Row | None) -> DigestDifference | None:
     """How two rows of one key differ; None if they are equal by value."""
     if here == there and not columns.has_other_texts:
         return None
     if here is None or there is None:
-        return Finding("surplus" if here is None else "missing", (), _digest(here, there))
+        return DigestDifference("surplus" if here is None else "missing", (), _digest(here, there))
     places = tuple(
         place
         for place, (forms, one, other) in enumerate(zip(columns.forms, here, there, strict=True))
         if _is_other(forms, one, other)
     )
-    return Finding("differs", places, _digest(here, there)) if places else None
+    return DigestDifference("differs", places, _digest(here, there)) if places else None
 
 
 def _is_other(forms: Forms | None, one: str | None, other: str | None) -> bool:

@@ -19,11 +19,11 @@ from headgate.sinks.relational.mysql.values import NUMBERS_SENT, SENT_AS_HEX
 from headgate.verify.contract import (
     WHOLE,
     Checksum,
+    ComparedShape,
     KeyKind,
     KeyRange,
     Part,
     Row,
-    Shape,
     SideError,
     UncomparableError,
     check_slice,
@@ -83,7 +83,7 @@ class MysqlSide:
         ((user, self._database, port),) = session.execute("SELECT CURRENT_USER(), DATABASE(), @@port")
         self.name = f"database {self._database or '(none)'} at port {port}, user {user}"
 
-    def shape(self, table: str) -> Shape | None:
+    def shape(self, table: str) -> ComparedShape | None:
         """See Side."""
         database, relation = split_table(table)
         with self._reading():
@@ -99,7 +99,7 @@ class MysqlSide:
             check_slice(part, types)
             key = tuple(column for column in key if column != part.column)
             del types[part.column]
-        return Shape(
+        return ComparedShape(
             {name: _NATURES.get(kind, Nature.OTHER) for name, kind in types.items()},
             key,
             {name: _KEY_KINDS[kind] for name, kind in types.items() if kind in _KEY_KINDS},

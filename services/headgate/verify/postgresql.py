@@ -32,11 +32,11 @@ from headgate.records.slices import slice_of
 from headgate.verify.contract import (
     WHOLE,
     Checksum,
+    ComparedShape,
     KeyKind,
     KeyRange,
     Part,
     Row,
-    Shape,
     SideError,
     UncomparableError,
     check_slice,
@@ -132,7 +132,7 @@ class PostgresSide:
         self.name = f"database {info.dbname} at {info.host}:{info.port}, user {info.user}"
         self._tables: dict[str, _Table] = {}
 
-    def shape(self, table: str) -> Shape | None:
+    def shape(self, table: str) -> ComparedShape | None:
         """See Side."""
         with self._reading():
             found = find_table(self._session.execute, self._session.path, table)
@@ -157,7 +157,7 @@ class PostgresSide:
             del types[part.column]
         fixed = () if part is None else (part.column,)
         self._tables[table] = _Table(SQL("{} AS compared").format(place), types, indexes, fixed)
-        return Shape(
+        return ComparedShape(
             {name: _nature(kind) for name, kind in types.items()},
             key,
             {name: _KEY_KINDS[kind] for name, kind in types.items() if kind in _KEY_KINDS},

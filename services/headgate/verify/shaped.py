@@ -20,7 +20,7 @@ from headgate.formats.expressions.filters import Keeps, filter_at_database, filt
 from headgate.formats.expressions.values import read_of_database
 from headgate.records.control import Positions
 from headgate.records.name_lists import shown_names
-from headgate.verify.contract import WHOLE, Checksum, KeyRange, Part, Row, Shape, Side, UncomparableError
+from headgate.verify.contract import WHOLE, Checksum, ComparedShape, KeyRange, Part, Row, Side, UncomparableError
 from headgate.verify.forms import Nature
 
 __all__ = ["ShapedSide"]
@@ -49,7 +49,7 @@ class ShapedSide:
     """See Side. Reads over ``side``, and names columns as the sink does. ``close`` closes nothing."""
 
     def __init__(
-        self, side: Side, columns: ColumnOptions, where: str | None = None, *, target: Shape | None = None
+        self, side: Side, columns: ColumnOptions, where: str | None = None, *, target: ComparedShape | None = None
     ) -> None:
         """``target``: the table that this one is compared with."""
         self._side = side
@@ -60,7 +60,7 @@ class ShapedSide:
         self.kind = side.kind
         self.name = side.name
 
-    def shape(self, table: str) -> Shape | None:
+    def shape(self, table: str) -> ComparedShape | None:
         """See Side."""
         found = self._side.shape(table)
         if found is None:
@@ -71,14 +71,14 @@ class ShapedSide:
         computed = columns.set if found.key else {}
         self._shapings[table] = self._shaping(found, computed)
         compared = [column for column in found.columns if columns.goes(column) and column not in columns.mask]
-        return Shape(
+        return ComparedShape(
             {columns.target(column): found.columns[column] for column in compared} | self._natures(found, computed),
             tuple(map(columns.target, found.key)),
             {columns.target(column): found.kinds[column] for column in compared if column in found.kinds},
             {columns.target(column): found.types[column] for column in compared if column in found.types},
         )
 
-    def _check_included(self, table: str, found: Shape) -> None:
+    def _check_included(self, table: str, found: ComparedShape) -> None:
         """Raise UncomparableError where the sink has a column that is to come from one that the source lacks."""
         columns = self._columns
         there = () if self._target is None else self._target.columns
@@ -105,7 +105,7 @@ class ShapedSide:
         rows = self._side.rows(table, self._own(key), tuple(read)[len(key) :], self._part(part))
         return self._shaped(rows, tuple(read), shaping, (*key, *values))
 
-    def _shaping(self, found: Shape, computed: Mapping[str, str]) -> _Shaping:
+    def _shaping(self, found: ComparedShape, computed: Mapping[str, str]) -> _Shaping:
         where = self._where
         asked = (*(() if where is None else filtered_columns(where)), *needed_columns(computed))
         try:
@@ -117,7 +117,7 @@ class ShapedSide:
         except ChangeError as error:
             raise UncomparableError(str(error)) from error
 
-    def _natures(self, found: Shape, computed: Mapping[str, str]) -> dict[str, Nature]:
+    def _natures(self, found: ComparedShape, computed: Mapping[str, str]) -> dict[str, Nature]:
         kinds = {name: read_of_database(name, self.kind, type_)[0] for name, type_ in found.types.items()}
         try:
             return {name: _NATURES.get(check_computed(text, kinds), Nature.OTHER) for name, text in computed.items()}

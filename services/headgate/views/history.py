@@ -44,7 +44,7 @@ TIMELINE: Final = frozenset(
 """Kinds of events in the timeline: which agent runs what, and why that changed."""
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class HistoryEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One change, at the record's own time (``at_ms`` since 1970, by its writer's clock) and place on the topics.
 
     ``is_failover``: another process took over without a request.
@@ -68,7 +68,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_failover: bool = False
 
 
-def events_of(before: Record | None, read: Delivery, at_ms: int) -> list[Event]:
+def events_of(before: Record | None, read: Delivery, at_ms: int) -> list[HistoryEvent]:
     """What a record changed about its key; ``before`` is the one that it replaced there, None if there was none."""
     make = _Maker(read, at_ms)
     # Checked by name: a key's record is of one type (records/keys.py).
@@ -91,10 +91,10 @@ class History:
     """Events by subject and in one timeline, bounded."""
 
     def __init__(self) -> None:
-        self._subjects: OrderedDict[tuple[Any, ...], deque[Event]] = OrderedDict()
-        self._timeline: deque[Event] = deque(maxlen=TIMELINE_EVENTS_MAX)
+        self._subjects: OrderedDict[tuple[Any, ...], deque[HistoryEvent]] = OrderedDict()
+        self._timeline: deque[HistoryEvent] = deque(maxlen=TIMELINE_EVENTS_MAX)
 
-    def add(self, event: Event) -> None:
+    def add(self, event: HistoryEvent) -> None:
         """One event more; those of one partition come in its order."""
         for subject in _subjects(event):
             events = self._subjects.setdefault(subject, deque(maxlen=EVENTS_OF_A_SUBJECT_MAX))
@@ -105,35 +105,35 @@ class History:
         if event.kind in TIMELINE:
             self._timeline.append(event)
 
-    def feed(self, feed: str) -> list[Event]:
+    def feed(self, feed: str) -> list[HistoryEvent]:
         """What became of a feed, oldest first."""
         return self._of("feed", feed)
 
-    def span(self, feed: str, span: str) -> list[Event]:
+    def span(self, feed: str, span: str) -> list[HistoryEvent]:
         """Who had a table, or a part of one, oldest first."""
         return self._of("span", feed, span)
 
-    def agent(self, agent: str) -> list[Event]:
+    def agent(self, agent: str) -> list[HistoryEvent]:
         """An agent's sessions, and what they were given, oldest first."""
         return self._of("agent", agent)
 
-    def shard(self, shard: int) -> list[Event]:
+    def shard(self, shard: int) -> list[HistoryEvent]:
         """The owners of a shard, oldest first."""
         return self._of("shard", shard)
 
-    def timeline(self) -> list[Event]:
+    def timeline(self) -> list[HistoryEvent]:
         """Moves and failovers, oldest first."""
         return sorted(self._timeline, key=_when)
 
-    def _of(self, *subject: Any) -> list[Event]:
+    def _of(self, *subject: Any) -> list[HistoryEvent]:
         return sorted(self._subjects.get(subject, ()), key=_when)
 
 
-def _when(event: Event) -> tuple[int, str, int, int]:
+def _when(event: HistoryEvent) -> tuple[int, str, int, int]:
     return event.at_ms, event.topic, event.partition, event.offset
 
 
-def _subjects(event: Event) -> Iterator[tuple[Any, ...]]:
+def _subjects(event: HistoryEvent) -> Iterator[tuple[Any, ...]]:
     if event.topic == "changefeed":
         yield "feed", event.feed
     if event.span is not None:
@@ -155,14 +155,14 @@ class _Maker:
         }
         self._at_ms = at_ms
 
-    def __call__(self, kind: str, **facts: Any) -> Event:
-        return Event(at_ms=self._at_ms, kind=kind, **self._place, **facts)
+    def __call__(self, kind: str, **facts: Any) -> HistoryEvent:
+        return HistoryEvent(at_ms=self._at_ms, kind=kind, **self._place, **facts)
 
 
-_Make = Callable[..., Event]
+_Make = Callable[..., HistoryEvent]
 
 
-def _of_feed(make: _Make, key: FeedKey, before: Record | None, now: Record | None) -> Iterator[Event]:
+def _of_feed(make: _Make, key: FeedKey, before: Record | None, now: Record | None) -> Iterator[HistoryEvent]:
     if now is None:
         yield make("feed_forgotten", feed=key.feed)
     if not isinstance(now, FeedRecorded):
@@ -182,7 +182,7 @@ def _of_feed(make: _Make, key: FeedKey, before: Record | None, now: Record | Non
         yield make("feed_divided", **facts, detail=f"{len(old.spans)} spans became {len(now.spans)}")
 
 
-def _of_span(make: _Make, key: SpanKey, before: Record | None, now: Record | None) -> Iterator[Event]:
+def _of_span(make: _Make, key: SpanKey, before: Record | None, now: Record | None) -> Iterator[HistoryEvent]:
     if not isinstance(now, SpanDispatched):
         return
     old = before if isinstance(before, SpanDispatched) and before.feed_id == now.feed_id else None
@@ -217,7 +217,7 @@ def _session(role: Any) -> tuple[str, str] | None:
     return None if role is None else (role.agent, role.session)
 
 
-def _of_agent(make: _Make, key: AgentKey, before: Record | None, now: Record | None) -> Iterator[Event]:
+def _of_agent(make: _Make, key: AgentKey, before: Record | None, now: Record | None) -> Iterator[HistoryEvent]:
     if not isinstance(now, AgentAnnounced):
         return
     names = {"agent": key.agent, "session": key.session, "state": now.liveness.value}
@@ -228,7 +228,7 @@ def _of_agent(make: _Make, key: AgentKey, before: Record | None, now: Record | N
         yield make("session_stopping", **names)
 
 
-def _of_session(make: _Make, key: SessionKey, before: Record | None, now: Record | None) -> Iterator[Event]:
+def _of_session(make: _Make, key: SessionKey, before: Record | None, now: Record | None) -> Iterator[HistoryEvent]:
     if not isinstance(now, SessionEnded) or before is not None:
         return
     left = now.reason.startswith(SESSION_LEFT)
@@ -236,7 +236,7 @@ def _of_session(make: _Make, key: SessionKey, before: Record | None, now: Record
     yield make(kind, agent=key.agent, session=key.session, detail=now.reason, is_failover=not left)
 
 
-def _of_owner(make: _Make, key: OwnerKey, before: Record | None, now: Record | None) -> Iterator[Event]:
+def _of_owner(make: _Make, key: OwnerKey, before: Record | None, now: Record | None) -> Iterator[HistoryEvent]:
     if not isinstance(now, OwnerAnnounced):
         return
     names = {"shard": key.shard, "owner": now.owner_id}

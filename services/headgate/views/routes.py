@@ -12,7 +12,7 @@ from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import FeedRecorded
 from headgate.records.keys import FeedKey
 from headgate.records.migration import MigrationKey, MigrationRecorded
-from headgate.views.history import TIMELINE_EVENTS_MAX, Event, History
+from headgate.views.history import TIMELINE_EVENTS_MAX, History, HistoryEvent
 from headgate.views.migration_rows import MigrationRow, migration_row, migration_rows
 from headgate.views.rows import (
     AgentRow,
@@ -42,7 +42,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
+class ViewContext(msgspec.Struct, frozen=True, kw_only=True):
     """What answers are made from. ``lag`` gives the windows of a feed's table."""
 
     snapshot: Snapshot
@@ -60,11 +60,11 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     summary: str
     kind: Any
-    answer: Callable[[Known, Mapping[str, str], Mapping[str, str]], Any]
+    answer: Callable[[ViewContext, Mapping[str, str], Mapping[str, str]], Any]
     query: Mapping[str, str] = {}
 
 
-def _tables(known: Known, _path: Mapping[str, str], query: Mapping[str, str]) -> list[TableRow] | None:
+def _tables(known: ViewContext, _path: Mapping[str, str], query: Mapping[str, str]) -> list[TableRow] | None:
     feeds = [key.feed for key, _ in known.snapshot.each(FeedKey, FeedRecorded)]
     wanted = query.get("feed")
     if wanted is not None and wanted not in feeds:
@@ -72,17 +72,17 @@ def _tables(known: Known, _path: Mapping[str, str], query: Mapping[str, str]) ->
     return [row for feed in feeds if wanted in (None, feed) for row in table_rows(known.snapshot, feed)]
 
 
-def _lag(known: Known, path: Mapping[str, str], _query: Mapping[str, str]) -> list[LagPoint] | None:
+def _lag(known: ViewContext, path: Mapping[str, str], _query: Mapping[str, str]) -> list[LagPoint] | None:
     return known.lag(path["feed"], path["table"]) or None
 
 
-def _timeline(known: Known, _path: Mapping[str, str], query: Mapping[str, str]) -> list[Event]:
+def _timeline(known: ViewContext, _path: Mapping[str, str], query: Mapping[str, str]) -> list[HistoryEvent]:
     limit = _number(query, "limit", TIMELINE_EVENTS_DEFAULT, TIMELINE_EVENTS_MAX)
     since_ms = _number(query, "since_ms", 0, 2**63)
     return [event for event in known.history.timeline() if event.at_ms >= since_ms][-limit:]
 
 
-def _shard(known: Known, path: Mapping[str, str], _query: Mapping[str, str]) -> list[Event] | None:
+def _shard(known: ViewContext, path: Mapping[str, str], _query: Mapping[str, str]) -> list[HistoryEvent] | None:
     text = path["shard"]
     return known.history.shard(int(text)) or None if text.isascii() and text.isdigit() else None
 
@@ -112,7 +112,7 @@ ROUTES: Final = (
     Route(
         path="/v1/feeds/{feed}/history",
         summary="what became of a feed",
-        kind=list[Event],
+        kind=list[HistoryEvent],
         answer=lambda known, path, _query: known.history.feed(path["feed"]) or None,
     ),
     Route(
@@ -125,7 +125,7 @@ ROUTES: Final = (
     Route(
         path="/v1/feeds/{feed}/spans/{span}/history",
         summary="who had a span, its moves and failures",
-        kind=list[Event],
+        kind=list[HistoryEvent],
         answer=lambda known, path, _query: known.history.span(path["feed"], path["span"]) or None,
     ),
     Route(
@@ -143,7 +143,7 @@ ROUTES: Final = (
     Route(
         path="/v1/agents/{agent}/history",
         summary="an agent's sessions, and the spans it was given and lost",
-        kind=list[Event],
+        kind=list[HistoryEvent],
         answer=lambda known, path, _query: known.history.agent(path["agent"]) or None,
     ),
     Route(
@@ -167,13 +167,13 @@ ROUTES: Final = (
     Route(
         path="/v1/owners/{shard}/history",
         summary="the owners that a shard has had",
-        kind=list[Event],
+        kind=list[HistoryEvent],
         answer=_shard,
     ),
     Route(
         path="/v1/timeline",
         summary="moves and failovers of the whole cluster, oldest first",
-        kind=list[Event],
+        kind=list[HistoryEvent],
         answer=_timeline,
         query={
             "limit": f"the newest so many [{TIMELINE_EVENTS_DEFAULT}]",
@@ -183,7 +183,7 @@ ROUTES: Final = (
 )
 
 
-def answer_to(route: Route, known: Known, path: Mapping[str, str], query: Mapping[str, str]) -> Any:
+def answer_to(route: Route, known: ViewContext, path: Mapping[str, str], query: Mapping[str, str]) -> Any:
     """The answer as plain values, None if it was not found. Raises BadQueryError."""
     unknown = sorted(set(query) - set(route.query))
     if unknown:
@@ -193,7 +193,7 @@ def answer_to(route: Route, known: Known, path: Mapping[str, str], query: Mappin
     return None if found is None else msgspec.to_builtins(found)
 
 
-def why_not_found(known: Known, path: Mapping[str, str], query: Mapping[str, str]) -> str:
+def why_not_found(known: ViewContext, path: Mapping[str, str], query: Mapping[str, str]) -> str:
     """Which feed, agent or migration does not exist, with the nearest name; or that nothing is recorded."""
     snapshot = known.snapshot
     names = {

@@ -33,7 +33,7 @@ from headgate.views.lag import LagWindows
 from headgate.views.metrics import ViewsMetrics
 from headgate.views.model import ViewsModel
 from headgate.views.positions import Groups, positions_of
-from headgate.views.routes import ROUTES, BadQueryError, Failure, Known, Route, answer_to, openapi, why_not_found
+from headgate.views.routes import ROUTES, BadQueryError, Failure, Route, ViewContext, answer_to, openapi, why_not_found
 from headgate.views.stream import TOPICS, make_app, read_topics, stop_app
 
 LOOK_BACK_FIRST: Final = 100
@@ -129,7 +129,7 @@ class ReadingWatch:
         return before if before is not None and before[0] == last else (last, now, end)
 
 
-def serve_pages(app: faust.App, known: Known, model: ViewsModel) -> None:
+def serve_pages(app: faust.App, known: ViewContext, model: ViewsModel) -> None:
     """Answer every route, and /openapi.json, from now on."""
     for route in ROUTES:
         app.page(route.path)(_page(route, known, model))
@@ -141,7 +141,7 @@ def serve_pages(app: faust.App, known: Known, model: ViewsModel) -> None:
     app.page("/openapi.json")(describe)
 
 
-def _page(route: Route, known: Known, model: ViewsModel) -> Callable[..., Any]:
+def _page(route: Route, known: ViewContext, model: ViewsModel) -> Callable[..., Any]:
     async def page(web: Any, request: Any, **path: str) -> Any:
         if model.behind:
             waiting = f"{len(model.behind)} partitions of the topics are still being read: {', '.join(model.behind)}"
@@ -212,7 +212,9 @@ class ViewsService:
             lags = LagWindows(app)
             model = ViewsModel(lags, last)
             read_topics(app, self._settings, model, self._fail)
-            known = Known(snapshot=model.snapshot, history=model.history, shards=self._log.shards, lag=lags.points)
+            known = ViewContext(
+                snapshot=model.snapshot, history=model.history, shards=self._log.shards, lag=lags.points
+            )
             serve_pages(app, known, model)
             self._metrics.watch(model)
             started = asyncio.create_task(self._start(app, lags))

@@ -11,7 +11,7 @@ from headgate.cli.options import Format
 from headgate.cli.output import Output, note, show_rows
 from headgate.config.feed import BATCH_INTERVAL_SECONDS_MAX
 from headgate_lab.benchmarks.control import ControlOptions, bench_control
-from headgate_lab.benchmarks.figures import Report
+from headgate_lab.benchmarks.figures import BenchReport
 from headgate_lab.benchmarks.generation import GenerationOptions, bench_generation
 from headgate_lab.benchmarks.kafka_sink import KafkaSinkOptions, bench_kafka_sink
 from headgate_lab.benchmarks.lake_options import KIND_NAMES, LakeOptions, check_installed
@@ -203,7 +203,7 @@ def _databases(named: list[str] | None) -> tuple[str, ...]:
     return tuple(named or DATABASES)
 
 
-def _show(report: Report, output: Output) -> None:
+def _show(report: BenchReport, output: Output) -> None:
     if output is not Output.TABLE:
         sys.stdout.write(report.to_json() + "\n")
         return

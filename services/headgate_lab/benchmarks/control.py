@@ -45,8 +45,8 @@ from headgate.records.control import (
 from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, RequestKey, SpanKey, TaskKey
 from headgate.runtime.machine import Now
 from headgate.runtime.role import Role, RoleState, TermEffect
-from headgate_lab.benchmarks.control_log import PARTITIONS, Wire
-from headgate_lab.benchmarks.figures import Figure, Report, median_of
+from headgate_lab.benchmarks.control_log import PARTITIONS, MeasuredCluster
+from headgate_lab.benchmarks.figures import BenchReport, Figure, median_of
 from headgate_lab.benchmarks.parts import BenchError
 from headgate_lab.worlds.kernel import role_settings
 
@@ -76,7 +76,7 @@ class ControlOptions(msgspec.Struct, frozen=True):
     shards: int = 1
 
 
-def bench_control(options: ControlOptions, say: Callable[[str], None]) -> Report:
+def bench_control(options: ControlOptions, say: Callable[[str], None]) -> BenchReport:
     """Every size, ``rounds`` times. Raises BenchError when the coordinator does not do what is measured."""
     collect_rarely()  # as a coordinator's process does
     figures: dict[str, Figure] = {}
@@ -96,7 +96,7 @@ def bench_control(options: ControlOptions, say: Callable[[str], None]) -> Report
         ):
             values = [run[name] for run in runs]
             figures[f"{name}_{spans}_{unit}"] = median_of(values, unit, GOALS.get(name), digits)
-    return Report("control", figures)
+    return BenchReport("control", figures)
 
 
 def _measure_shards(spans: int, shards: int, number: int, say: Callable[[str], None]) -> dict[str, float]:
@@ -143,7 +143,7 @@ class _World:
 
     def __init__(self, spans: int) -> None:
         self.spans = spans
-        self.wire = Wire()
+        self.wire = MeasuredCluster()
         self.clock = 100.0
         self.longest_turn = 0.0
         self.sessions = [(f"agent-{number}", f"session-{number}") for number in range(AGENTS)]

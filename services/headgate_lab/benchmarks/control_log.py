@@ -18,7 +18,7 @@ from headgate.records.base import Key
 from headgate_lab.memory_log.clients import MemoryReader, MemoryTransactionalWriter
 from headgate_lab.memory_log.log import MemoryBroker, MemoryLog
 
-__all__ = ["PARTITIONS", "FileLog", "Wire", "WireLog"]
+__all__ = ["PARTITIONS", "FileLog", "MeasuredCluster", "WireLog"]
 
 _HEAD: Final = struct.Struct(">BQHI")
 """Of one record in the file: partition's place, offset, length of the key, length of the value."""
@@ -29,7 +29,7 @@ PARTITIONS: Final = tuple(Partition(topic, 0) for topic in ("announce", *COORDIN
 """What a coordinator of the only shard reads."""
 
 
-class Wire:
+class MeasuredCluster:
     """A cluster of one shard and the bytes of everything that is stored on it."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Wire:
 class WireLog(MemoryLog):
     """One process's connection to a Wire."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: MeasuredCluster) -> None:
         super().__init__(wire.broker)
         self.wire = wire
 
@@ -110,7 +110,9 @@ class _LogWriter(MemoryTransactionalWriter):
 
 
 class FileLog(MemoryLog):
-    """A log whose records are in a file of ``Wire.dump``; what is written goes to memory behind them and is not read.
+    """A log whose records are in a file of ``MeasuredCluster.dump``.
+
+    What is written goes to memory behind them and is not read.
 
     Nothing of the file is held, so that a process's memory is its state's, as it is with Kafka.
     """

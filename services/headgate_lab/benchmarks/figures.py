@@ -19,7 +19,7 @@ class Figure(msgspec.Struct, frozen=True):
     spread: float
 
 
-class Report(msgspec.Struct, frozen=True):
+class BenchReport(msgspec.Struct, frozen=True):
     """What one bench measured, by figure name."""
 
     bench: str

@@ -50,7 +50,7 @@ from headgate.records.generation import (
     GenerationRequestKind,
     StreamsRecut,
 )
-from headgate_lab.benchmarks.figures import Figure, Report, median_of
+from headgate_lab.benchmarks.figures import BenchReport, Figure, median_of
 from headgate_lab.benchmarks.generation_control import compare
 from headgate_lab.benchmarks.generation_parts import WAIT_SECONDS, BenchCluster, await_owner, owner_of
 from headgate_lab.benchmarks.generation_writers import WritersApart, WritersHere, WritersLoad
@@ -94,7 +94,7 @@ class _Sample(msgspec.Struct, frozen=True):
     is_affected: bool
 
 
-def bench_generation(options: GenerationOptions, say: Callable[[str], None]) -> Report:
+def bench_generation(options: GenerationOptions, say: Callable[[str], None]) -> BenchReport:
     """Every number of writers, then routing. Raises BenchError if a switch fails or the last change does not come."""
     figures: dict[str, Figure] = {}
     folder = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
@@ -131,7 +131,7 @@ def bench_generation(options: GenerationOptions, say: Callable[[str], None]) -> 
     figures["reordered"] = Figure(reordered, "changes", 0, 1, 0)
     for ranges in options.ranges:
         figures[f"route_{ranges}_us"] = median_of(_route(ranges), "us", digits=2)
-    return Report("generation", figures)
+    return BenchReport("generation", figures)
 
 
 def _compared(bootstrap: str, folder: Path, say: Callable[[str], None]) -> dict[str, Figure]:

@@ -16,8 +16,8 @@ import orjson
 
 from headgate.config.sink_spec import SinkSpec
 from headgate.eventlog.connection import KafkaConnection
-from headgate_lab.benchmarks.figures import Figure, Report, median_of
-from headgate_lab.benchmarks.parts import BenchError, Parts, bench_parts, spark_rows, spark_rows_since
+from headgate_lab.benchmarks.figures import BenchReport, Figure, median_of
+from headgate_lab.benchmarks.parts import BenchError, BenchParts, bench_parts, spark_rows, spark_rows_since
 from headgate_lab.benchmarks.pipeline import WARM_UP_CHANGES, run_task
 from headgate_lab.benchmarks.workload import Expected, Workload, create_topic, fill_topic
 
@@ -43,7 +43,7 @@ class KafkaSinkOptions(msgspec.Struct, frozen=True):
     seed: int = 20261128
 
 
-def bench_kafka_sink(options: KafkaSinkOptions, say: Callable[[str], None]) -> Report:
+def bench_kafka_sink(options: KafkaSinkOptions, say: Callable[[str], None]) -> BenchReport:
     """All sides in turn; ``say`` receives the progress. Raises BenchError when a run is not exactly right."""
     per_second: dict[str, list[float]] = {side: [] for side in (*FORMATS, SPARK)}
     ratios: dict[str, list[float]] = {format_: [] for format_ in FORMATS}
@@ -58,7 +58,7 @@ def bench_kafka_sink(options: KafkaSinkOptions, say: Callable[[str], None]) -> R
             for format_, found in ratios.items():
                 found.append(per_second[format_][-1] / per_second[SPARK][-1])
             say(f"round {number}: " + ", ".join(f"{side} {found[-1]:,.0f}/s" for side, found in per_second.items()))
-    return Report("kafka-sink", _figures(per_second, ratios))
+    return BenchReport("kafka-sink", _figures(per_second, ratios))
 
 
 class _Filled(msgspec.Struct, frozen=True):
@@ -68,14 +68,16 @@ class _Filled(msgspec.Struct, frozen=True):
     expected: Expected
 
 
-def _filled(parts: Parts, topic: str, changes: int, options: KafkaSinkOptions, say: Callable[[str], None]) -> _Filled:
+def _filled(
+    parts: BenchParts, topic: str, changes: int, options: KafkaSinkOptions, say: Callable[[str], None]
+) -> _Filled:
     workload = Workload(topic, changes, options.partitions, with_schema=False, seed=options.seed)
     say(f"seed {workload.seed}: writing {changes} changes to {topic}")
     create_topic(parts.bootstrap, topic, workload.partitions)
     return _Filled(workload, fill_topic(parts.bootstrap, workload))
 
 
-def _run(parts: Parts, side: str, filled: _Filled, *, number: int) -> float:
+def _run(parts: BenchParts, side: str, filled: _Filled, *, number: int) -> float:
     """Seconds of one run into a new topic, which is then checked and deleted."""
     workload = filled.workload
     topic = f"copy.{workload.topic.rsplit('.', 1)[-1]}_{side}_{number}"
@@ -94,7 +96,7 @@ def _run(parts: Parts, side: str, filled: _Filled, *, number: int) -> float:
     return seconds
 
 
-def _copy_by_spark(parts: Parts, workload: Workload, topic: str) -> float:
+def _copy_by_spark(parts: BenchParts, workload: Workload, topic: str) -> float:
     """As Spark's documentation writes from Kafka to Kafka, into the same partitions."""
     session = parts.runtime.start()
     started = time.monotonic()

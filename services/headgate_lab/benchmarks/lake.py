@@ -23,11 +23,11 @@ import pyarrow.parquet as pq
 
 from headgate.config.secrets import ALLOWED_FOLDERS
 from headgate_lab.benchmarks.cpu import CpuClock, tree
-from headgate_lab.benchmarks.figures import Figure, Report, median_of
+from headgate_lab.benchmarks.figures import BenchReport, Figure, median_of
 from headgate_lab.benchmarks.lake_commits import commit_times
 from headgate_lab.benchmarks.lake_options import LakeOptions
 from headgate_lab.benchmarks.lake_tables import KINDS, Tables, rows_of
-from headgate_lab.benchmarks.parts import BenchError, Parts, bench_parts, spark_rows, spark_rows_since
+from headgate_lab.benchmarks.parts import BenchError, BenchParts, bench_parts, spark_rows, spark_rows_since
 from headgate_lab.benchmarks.peers.lake_recipe import LakeRecipe
 from headgate_lab.benchmarks.pipeline import run_task
 from headgate_lab.benchmarks.workload import Expected, Workload, create_topic, fill_topic
@@ -66,7 +66,7 @@ class _Filled(msgspec.Struct, frozen=True):
     parquet: Path
 
 
-def bench_lake(options: LakeOptions, say: Callable[[str], None]) -> Report:
+def bench_lake(options: LakeOptions, say: Callable[[str], None]) -> BenchReport:
     """All sides in turn; ``say`` receives the progress. Raises BenchError when a table is not exactly right."""
     ours, recipe = _Side(), _Side()
     commits: dict[str, list[float]] = {}
@@ -87,7 +87,7 @@ def bench_lake(options: LakeOptions, say: Callable[[str], None]) -> Report:
             for mode in MODES:
                 commits[f"{kind}_{mode}"] = commit_times(bench.tables[kind], mode, options.commits)
                 say(f"{options.commits} commits, {kind} {mode}: {_ends_of(commits[f'{kind}_{mode}'])} ms")
-    return Report("lake", _figures(ours, recipe, commits))
+    return BenchReport("lake", _figures(ours, recipe, commits))
 
 
 @contextmanager
@@ -110,7 +110,7 @@ class _Bench:
     """What all runs share."""
 
     def __init__(
-        self, options: LakeOptions, parts: Parts, peer: LakeRecipe, folder: Path, say: Callable[[str], None]
+        self, options: LakeOptions, parts: BenchParts, peer: LakeRecipe, folder: Path, say: Callable[[str], None]
     ) -> None:
         self.tables: dict[str, Tables] = {kind: KINDS[kind](folder / kind) for kind in options.kinds}
         self._options = options

@@ -19,10 +19,10 @@ from psycopg import sql
 from headgate.agent.core.executor import SpanTask
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import TaskState
-from headgate_lab.benchmarks.figures import Figure, Report, median_of
+from headgate_lab.benchmarks.figures import BenchReport, Figure, median_of
 from headgate_lab.benchmarks.parts import (
     BenchError,
-    Parts,
+    BenchParts,
     bench_parts,
     make_task,
     spark_rows,
@@ -63,7 +63,7 @@ class Course(msgspec.Struct, frozen=True):
     with_schema: bool = False
 
 
-def bench_latency(options: LatencyOptions, say: Callable[[str], None]) -> Report:
+def bench_latency(options: LatencyOptions, say: Callable[[str], None]) -> BenchReport:
     """One run per side and number of tables. Raises BenchError when a row is missing."""
     figures: dict[str, Figure] = {}
     with bench_parts() as parts, ExitStack() as stack:
@@ -82,7 +82,7 @@ def bench_latency(options: LatencyOptions, say: Callable[[str], None]) -> Report
                 course = _course(parts, f"dbz_{number}", tables, with_schema=True)
                 figures |= _figures(f"debezium_tables_{tables}", _debezium(parts, options, course, connect), None)
             say(", ".join(f"{name} {f.value:.0f} ms" for name, f in figures.items() if f"tables_{tables}_" in name))
-    return Report("latency", figures)
+    return BenchReport("latency", figures)
 
 
 def _figures(prefix: str, latencies_ms: Sequence[float], goal: float | None) -> dict[str, Figure]:
@@ -99,7 +99,7 @@ def changes_written(options: LatencyOptions) -> int:
     return int(options.rate * (options.seconds + WARM_UP_SECONDS))
 
 
-def _course(parts: Parts, name: str, tables: int, *, with_schema: bool) -> Course:
+def _course(parts: BenchParts, name: str, tables: int, *, with_schema: bool) -> Course:
     names = [f"public.{name}_{index}" for index in range(tables)]
     course = Course({f"bench.{name}": name for name in names}, with_schema)
     for topic in course.tables:
@@ -107,7 +107,7 @@ def _course(parts: Parts, name: str, tables: int, *, with_schema: bool) -> Cours
     return course
 
 
-def _headgate(parts: Parts, options: LatencyOptions, course: Course, number: int) -> list[float]:
+def _headgate(parts: BenchParts, options: LatencyOptions, course: Course, number: int) -> list[float]:
     with parts.connect() as connection:
         for name in course.tables.values():
             connection.execute(sql.SQL(DDL).format(table=sql.Identifier(*name.split("."))))
@@ -122,7 +122,7 @@ def _headgate(parts: Parts, options: LatencyOptions, course: Course, number: int
 
 
 def measure_latency(
-    parts: Parts,
+    parts: BenchParts,
     options: LatencyOptions,
     course: Course,
     tasks: Sequence[SpanTask],
@@ -137,7 +137,7 @@ def measure_latency(
     return _latencies(parts, course, counted_from, written)
 
 
-def _debezium(parts: Parts, options: LatencyOptions, course: Course, connect: DebeziumPeer) -> list[float]:
+def _debezium(parts: BenchParts, options: LatencyOptions, course: Course, connect: DebeziumPeer) -> list[float]:
     """Its tables are its own to create, which it does with the first change: the warm-up is for that, too."""
     course = Course({topic: "public." + topic.replace(".", "_") for topic in course.tables}, with_schema=True)
     to = PostgresTarget(parts.dsn).jdbc
@@ -154,13 +154,13 @@ def _debezium(parts: Parts, options: LatencyOptions, course: Course, connect: De
     return _latencies(parts, course, counted_from, written)
 
 
-def _has_all(parts: Parts, course: Course, written: Mapping[str, int]) -> bool:
+def _has_all(parts: BenchParts, course: Course, written: Mapping[str, int]) -> bool:
     target = PostgresTarget(parts.dsn)
     found = {topic: target.found(name) for topic, name in course.tables.items()}
     return all(there is not None and there.rows == written[topic] for topic, there in found.items())
 
 
-def _latencies(parts: Parts, course: Course, counted_from: int, written: Mapping[str, int]) -> list[float]:
+def _latencies(parts: BenchParts, course: Course, counted_from: int, written: Mapping[str, int]) -> list[float]:
     latencies = []
     for topic, name in course.tables.items():
         appended = _append_times(parts.bootstrap, topic, written[topic])
@@ -171,7 +171,7 @@ def _latencies(parts: Parts, course: Course, counted_from: int, written: Mapping
     return latencies
 
 
-def wait_until_replicating(parts: Parts, tasks: Sequence[SpanTask]) -> None:
+def wait_until_replicating(parts: BenchParts, tasks: Sequence[SpanTask]) -> None:
     """Return once every task replicates. Raises BenchError."""
     deadline = time.monotonic() + START_SECONDS_MAX
     for task in tasks:
@@ -182,7 +182,7 @@ def wait_until_replicating(parts: Parts, tasks: Sequence[SpanTask]) -> None:
 
 
 def _write(
-    parts: Parts, options: LatencyOptions, course: Course, begin: Callable[[], None]
+    parts: BenchParts, options: LatencyOptions, course: Course, begin: Callable[[], None]
 ) -> tuple[int, dict[str, int]]:
     """Write at an even rate, table after table; the first counted id, and how many each topic got."""
     topics = list(course.tables)
@@ -224,7 +224,7 @@ def _append_times(bootstrap: str, topic: str, count: int) -> dict[int, float]:
     return times
 
 
-def commit_times(parts: Parts, table: str) -> dict[int, float]:
+def commit_times(parts: BenchParts, table: str) -> dict[int, float]:
     """Row id → commit time, ms since 1970."""
     query = sql.SQL("SELECT id, extract(epoch FROM pg_xact_commit_timestamp(xmin))::float8 * 1000 FROM {}")
     with parts.connect() as connection:

@@ -27,7 +27,7 @@ from typing import Final
 import msgspec
 
 from headgate.records.migration_standing import seconds_in_stages
-from headgate_lab.benchmarks.figures import Figure, Report, median_of
+from headgate_lab.benchmarks.figures import BenchReport, Figure, median_of
 from headgate_lab.benchmarks.migration_services import LOOK_SECONDS, MigrationServices
 from headgate_lab.benchmarks.migration_tables import DATABASES, WARM_UP, WRITERS, BenchDatabase, Writers, bench_database
 from headgate_lab.benchmarks.parts import BenchError
@@ -53,7 +53,7 @@ class MigrationBenchOptions(msgspec.Struct, frozen=True):
     backlog_seconds: float = 20.0
 
 
-def bench_migration(options: MigrationBenchOptions, say: Callable[[str], None]) -> Report:
+def bench_migration(options: MigrationBenchOptions, say: Callable[[str], None]) -> BenchReport:
     """One run. Raises BenchError when a migration fails, or a table does not hold what was written."""
     figures: dict[str, Figure] = {}
     for name in options.databases:
@@ -69,7 +69,7 @@ def bench_migration(options: MigrationBenchOptions, say: Callable[[str], None]) 
         both = [value for name, value in figures.items() if name.endswith(figure)]
         if both:
             figures[figure] = worse(both, key=lambda value: value.value)
-    return Report("migration", figures)
+    return BenchReport("migration", figures)
 
 
 def _measured(name: str, options: MigrationBenchOptions, say: Callable[[str], None]) -> dict[str, Figure]:

@@ -22,9 +22,9 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Epoch, TaskState
 from headgate.replication.executor import SparkExecutor
 from headgate.replication.queries import ExecutorSettings
-from headgate_lab.benchmarks.figures import Report, median_of
+from headgate_lab.benchmarks.figures import BenchReport, median_of
 from headgate_lab.benchmarks.latency import commit_times, wait_until_replicating
-from headgate_lab.benchmarks.parts import CLUSTER_ID, BenchError, Parts, bench_parts, make_task
+from headgate_lab.benchmarks.parts import CLUSTER_ID, BenchError, BenchParts, bench_parts, make_task
 from headgate_lab.benchmarks.workload import DDL, create_topic, insert_event
 
 MOVED_GOAL_MS: Final = 1_000.0
@@ -79,7 +79,7 @@ class _Load(threading.Thread):
         self._producer.flush(FLUSH_SECONDS_MAX)
 
 
-def bench_move(options: MoveOptions, say: Callable[[str], None]) -> Report:
+def bench_move(options: MoveOptions, say: Callable[[str], None]) -> BenchReport:
     """One run. Raises BenchError when a step of a move does not end, or a row is missing."""
     with bench_parts() as parts:
         names = [f"public.move_{number}" for number in range(options.tables)]
@@ -117,7 +117,7 @@ def bench_move(options: MoveOptions, say: Callable[[str], None]) -> Report:
         "others_without_a_move_p99_ms": median_of([_p99(unmoved)], "ms"),
         "others_without_a_move_p50_ms": median_of(unmoved, "ms"),
     }
-    return Report("move", figures)
+    return BenchReport("move", figures)
 
 
 def _moves(
@@ -163,7 +163,7 @@ def _reached(executor: TableExecutor, task: SpanTask, state: TaskState) -> None:
         time.sleep(0.005)
 
 
-def _commits(parts: Parts, table: str, rows: int) -> list[float]:
+def _commits(parts: BenchParts, table: str, rows: int) -> list[float]:
     """Times of a table's commits in order, once all its rows are there; seconds since 1970."""
     deadline = time.monotonic() + STEP_SECONDS_MAX
     while len(times := commit_times(parts, table)) != rows:

@@ -60,7 +60,7 @@ class BenchError(Exception):
     """A run that does not count: the text contains what was wrong."""
 
 
-class Parts(msgspec.Struct, frozen=True):
+class BenchParts(msgspec.Struct, frozen=True):
     """Where to read and write, and who does it."""
 
     bootstrap: str
@@ -112,7 +112,7 @@ def _is_postgres(process: psutil.Process, server: EmbeddedPostgres) -> bool:
 
 
 @contextmanager
-def bench_parts() -> Iterator[Parts]:
+def bench_parts() -> Iterator[BenchParts]:
     """Start everything on loopback, in a temporary folder, and stop it again."""
     folder = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
     folder.chmod(0o755)
@@ -128,7 +128,7 @@ def bench_parts() -> Iterator[Parts]:
             executor = SparkExecutor(runtime, ExecutorSettings(kafka.bootstrap, CLUSTER_ID))
             try:
                 runtime.start()
-                yield Parts(kafka.bootstrap, postgres.dsn(), executor, runtime, kafka.pid, postgres, folder)
+                yield BenchParts(kafka.bootstrap, postgres.dsn(), executor, runtime, kafka.pid, postgres, folder)
             finally:
                 executor.close()
                 runtime.stop()
@@ -149,7 +149,7 @@ def _log_folder(folder: Path) -> Path:
 
 
 def make_task(
-    parts: Parts,
+    parts: BenchParts,
     topic: str,
     table: str,
     partitions: int,
@@ -187,12 +187,12 @@ def make_task(
     )
 
 
-def spark_rows(parts: Parts) -> int:
+def spark_rows(parts: BenchParts) -> int:
     """How many rows have come through the lanes' queries so far, by Spark's own count (``numInputRows``)."""
     return parts.executor.progress().rows
 
 
-def spark_rows_since(parts: Parts, before: int, changes: int) -> int:
+def spark_rows_since(parts: BenchParts, before: int, changes: int) -> int:
     """How many have come since there were ``before``. Raises BenchError if they are fewer than ``changes``."""
     deadline = time.monotonic() + PROGRESS_SECONDS_MAX
     while (rows := spark_rows(parts) - before) < changes:
@@ -202,7 +202,7 @@ def spark_rows_since(parts: Parts, before: int, changes: int) -> int:
     return rows
 
 
-def wait_for(parts: Parts, ends: Mapping[SpanId, Mapping[int, int]]) -> None:
+def wait_for(parts: BenchParts, ends: Mapping[SpanId, Mapping[int, int]]) -> None:
     """Wait until every span's sink positions have reached ``ends``. Raises BenchError on a failed task."""
     deadline = time.monotonic() + WAIT_SECONDS_MAX
     waiting = dict(ends)

@@ -16,10 +16,10 @@ from headgate.config.columns import ColumnOptions, Mask
 from headgate.config.sink_spec import SinkSpec
 from headgate.eventlog.connection import KafkaConnection
 from headgate_lab.benchmarks.cpu import CpuClock
-from headgate_lab.benchmarks.figures import Figure, Report, median_of
+from headgate_lab.benchmarks.figures import BenchReport, Figure, median_of
 from headgate_lab.benchmarks.parts import (
     BenchError,
-    Parts,
+    BenchParts,
     bench_parts,
     make_task,
     spark_rows,
@@ -28,7 +28,7 @@ from headgate_lab.benchmarks.parts import (
 )
 from headgate_lab.benchmarks.peers.by_hand import ByHand, run_by_hand
 from headgate_lab.benchmarks.shapes import SHAPES
-from headgate_lab.benchmarks.targets import PostgresTarget, Target
+from headgate_lab.benchmarks.targets import BenchTarget, PostgresTarget
 from headgate_lab.benchmarks.workload import Expected, Workload, create_topic, fill_topic
 
 RATIO_GOAL: Final = 0.75
@@ -70,7 +70,7 @@ class _Measured(msgspec.Struct):
     cpu_us_per_change: dict[str, list[float]] = {}
 
 
-def bench_pipeline(options: PipelineOptions, say: Callable[[str], None]) -> Report:
+def bench_pipeline(options: PipelineOptions, say: Callable[[str], None]) -> BenchReport:
     """Run both variants; ``say`` receives the progress. Raises BenchError when a run is not exactly right."""
     figures: dict[str, Figure] = {}
     with bench_parts() as parts:
@@ -93,10 +93,10 @@ def bench_pipeline(options: PipelineOptions, say: Callable[[str], None]) -> Repo
                     f"hand-written {measured.bare_hands_per_s[-1]:,.0f}/s{shaped}"
                 )
             figures |= _figures(measured, suffix)
-    return Report("pipeline", figures)
+    return BenchReport("pipeline", figures)
 
 
-def _warm_up(parts: Parts, options: PipelineOptions, say: Callable[[str], None]) -> None:
+def _warm_up(parts: BenchParts, options: PipelineOptions, say: Callable[[str], None]) -> None:
     changes = min(WARM_UP_CHANGES, options.changes)
     workload = Workload("bench.public.warm", changes, options.partitions, True, options.seed)
     say(f"warming up with {changes} changes")
@@ -107,7 +107,7 @@ def _warm_up(parts: Parts, options: PipelineOptions, say: Callable[[str], None])
     target.check("public.warm", expected)
 
 
-def _round(parts: Parts, workload: Workload, expected: Expected, measured: _Measured, number: int) -> None:
+def _round(parts: BenchParts, workload: Workload, expected: Expected, measured: _Measured, number: int) -> None:
     suffix = f"{int(workload.with_schema)}_{number}"
     target = PostgresTarget(parts.dsn)
     clock = CpuClock({"jvm": parts.jvm, "workers": parts.workers, "postgres": parts.servers, "broker": parts.broker})
@@ -135,7 +135,7 @@ def _round(parts: Parts, workload: Workload, expected: Expected, measured: _Meas
     measured.ratio.append(bare_seconds / seconds)
 
 
-def _shaped_round(parts: Parts, workload: Workload, expected: Expected, measured: _Measured, number: int) -> None:
+def _shaped_round(parts: BenchParts, workload: Workload, expected: Expected, measured: _Measured, number: int) -> None:
     """The same topic once more, shaped, beside the round's run without shaping."""
     target, table = PostgresTarget(parts.dsn), f"public.shaped_{int(workload.with_schema)}_{number}"
     n = 100_000 + number + 1000 * workload.with_schema
@@ -146,9 +146,9 @@ def _shaped_round(parts: Parts, workload: Workload, expected: Expected, measured
 
 
 def run_headgate(
-    parts: Parts,
+    parts: BenchParts,
     workload: Workload,
-    target: Target,
+    target: BenchTarget,
     table: str,
     number: int,
     *,
@@ -164,7 +164,7 @@ def run_headgate(
 
 
 def run_task(
-    parts: Parts,
+    parts: BenchParts,
     workload: Workload,
     sink: SinkSpec,
     table: str,
@@ -201,7 +201,7 @@ def run_task(
     return seconds
 
 
-def _ends(parts: Parts, workload: Workload) -> dict[int, int]:
+def _ends(parts: BenchParts, workload: Workload) -> dict[int, int]:
     """The workload is written without transactions, so the ends are exactly the last offsets + 1."""
     consumer = KafkaConnection(parts.bootstrap).client(Consumer, group_id="bench-ends")
     try:

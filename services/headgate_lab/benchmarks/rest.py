@@ -13,9 +13,9 @@ from typing import Final, Literal
 import msgspec
 
 from headgate_lab.benchmarks.cpu import CpuClock, Stock
-from headgate_lab.benchmarks.figures import Figure, Report, median_of
+from headgate_lab.benchmarks.figures import BenchReport, Figure, median_of
 from headgate_lab.benchmarks.latency import Course, LatencyOptions, changes_written, measure_latency
-from headgate_lab.benchmarks.parts import BenchError, Parts, bench_parts, make_task, spark_rows, spark_rows_since
+from headgate_lab.benchmarks.parts import BenchError, BenchParts, bench_parts, make_task, spark_rows, spark_rows_since
 from headgate_lab.benchmarks.tables import create_tables, driver, start_all
 
 SETTLE_SECONDS: Final = 20.0
@@ -41,7 +41,7 @@ class RestOptions(msgspec.Struct, frozen=True):
     interval_seconds: float | Literal["auto"] = "auto"
 
 
-def bench_rest(options: RestOptions, say: Callable[[str], None]) -> Report:
+def bench_rest(options: RestOptions, say: Callable[[str], None]) -> BenchReport:
     """One run per number of tables. Raises BenchError when a table does not start, or a row is missing."""
     figures: dict[str, Figure] = {}
     with bench_parts() as parts:
@@ -56,10 +56,10 @@ def bench_rest(options: RestOptions, say: Callable[[str], None]) -> Report:
             }
             hundredths = statistics.quantiles(late_ms, n=100, method="inclusive")
             figures |= {f"tables_{tables}_p{p}_ms": median_of([hundredths[p - 1]], "ms") for p in (50, 99)}
-    return Report("rest", figures)
+    return BenchReport("rest", figures)
 
 
-def _at_rest(parts: Parts, options: RestOptions, place: int, tables: int) -> tuple[dict[str, float], list[float]]:
+def _at_rest(parts: BenchParts, options: RestOptions, place: int, tables: int) -> tuple[dict[str, float], list[float]]:
     names = [f"public.rest_{place}_{number:04d}" for number in range(tables)]
     topics = [f"bench.{name}" for name in names]
     create_tables(parts, names, topics)

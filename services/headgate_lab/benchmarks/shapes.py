@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 
-class Column(msgspec.Struct, frozen=True):
+class BenchColumn(msgspec.Struct, frozen=True):
     """One column. ``value`` is JSON with the places of ``places``; ``field`` its type in a Connect schema."""
 
     name: str
@@ -30,10 +30,10 @@ class Column(msgspec.Struct, frozen=True):
         return {"int64": "BIGINT", "int32": "INT"}.get(self.field["type"], "STRING")
 
 
-class Shape(msgspec.Struct, frozen=True):
+class RowShape(msgspec.Struct, frozen=True):
     """A table's columns; the first is its key."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[BenchColumn, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -50,9 +50,9 @@ class Shape(msgspec.Struct, frozen=True):
         columns = [f"{column.name} {getattr(column, database)}" for column in self.columns]
         return ", ".join([*columns, f"PRIMARY KEY ({self.columns[0].name})"])
 
-    def renamed(self, names: Mapping[str, str]) -> "Shape":
+    def renamed(self, names: Mapping[str, str]) -> "RowShape":
         """The same columns, some under other names."""
-        return Shape(
+        return RowShape(
             tuple(msgspec.structs.replace(each, name=names.get(each.name, each.name)) for each in self.columns)
         )
 
@@ -81,34 +81,36 @@ _TEXT: Final = {"type": "string"}
 _TIME: Final = {"type": "string", "name": "io.debezium.time.ZonedTimestamp", "version": 1}
 _AT: Final = b'"2026-01-02T03:%(minute)02d:%(second)02d.%(micros)06dZ"'
 
-_ID: Final = Column("id", _INT64, "bigint NOT NULL", "bigint NOT NULL", b"%(row)d")
-_NAME: Final = Column(
+_ID: Final = BenchColumn("id", _INT64, "bigint NOT NULL", "bigint NOT NULL", b"%(row)d")
+_NAME: Final = BenchColumn(
     "name", _TEXT, "text NOT NULL", "varchar(200) NOT NULL", b'"customer %(row)d of the northern depot"'
 )
-_QTY: Final = Column("qty", _INT32, "integer", "integer", b"%(qty)d")
-_VER: Final = Column("ver", _INT32, "integer NOT NULL", "integer NOT NULL", b"%(ver)d")
-_PRICE: Final = Column("price", _TEXT, "numeric(12, 2)", "decimal(12, 2)", b'"%(euros)d.%(cents)02d"')
-_AT_COLUMN: Final = Column("at", _TIME, "timestamptz NOT NULL", "datetime(6) NOT NULL", _AT)
+_QTY: Final = BenchColumn("qty", _INT32, "integer", "integer", b"%(qty)d")
+_VER: Final = BenchColumn("ver", _INT32, "integer NOT NULL", "integer NOT NULL", b"%(ver)d")
+_PRICE: Final = BenchColumn("price", _TEXT, "numeric(12, 2)", "decimal(12, 2)", b'"%(euros)d.%(cents)02d"')
+_AT_COLUMN: Final = BenchColumn("at", _TIME, "timestamptz NOT NULL", "datetime(6) NOT NULL", _AT)
 
 
-def _block(number: int) -> tuple[Column, ...]:
+def _block(number: int) -> tuple[BenchColumn, ...]:
     """Four more columns of a wide table: a text, a number, an amount, a time."""
     return (
-        Column(f"note_{number}", _TEXT, "text", "varchar(200)", b'"the note of row %(row)d, as of version %(ver)d"'),
-        Column(f"count_{number}", _INT64, "bigint", "bigint", b"1%(cents)02d%(row)d"),
-        Column(f"amount_{number}", _TEXT, "numeric(12, 2)", "decimal(12, 2)", b'"%(euros)d.%(cents)02d"'),
-        Column(f"seen_{number}", _TIME, "timestamptz", "datetime(6)", _AT),
+        BenchColumn(
+            f"note_{number}", _TEXT, "text", "varchar(200)", b'"the note of row %(row)d, as of version %(ver)d"'
+        ),
+        BenchColumn(f"count_{number}", _INT64, "bigint", "bigint", b"1%(cents)02d%(row)d"),
+        BenchColumn(f"amount_{number}", _TEXT, "numeric(12, 2)", "decimal(12, 2)", b'"%(euros)d.%(cents)02d"'),
+        BenchColumn(f"seen_{number}", _TIME, "timestamptz", "datetime(6)", _AT),
     )
 
 
-USUAL: Final = Shape((_ID, _NAME, _QTY, _VER, _PRICE, _AT_COLUMN))
+USUAL: Final = RowShape((_ID, _NAME, _QTY, _VER, _PRICE, _AT_COLUMN))
 
 WIDE_BLOCKS: Final = 11
 """Fifty columns in all, 1.3 kB of JSON a row."""
 
-SHAPES: Final[dict[str, Shape]] = {
+SHAPES: Final[dict[str, RowShape]] = {
     "usual": USUAL,
-    "narrow": Shape((_ID, _QTY, _VER)),
-    "wide": Shape((*USUAL.columns, *(column for number in range(WIDE_BLOCKS) for column in _block(number)))),
+    "narrow": RowShape((_ID, _QTY, _VER)),
+    "wide": RowShape((*USUAL.columns, *(column for number in range(WIDE_BLOCKS) for column in _block(number)))),
 }
 """``usual`` is the row most figures are taken with (docs/benchmarks.md)."""

@@ -25,7 +25,7 @@ from typing import Final
 
 import msgspec
 
-from headgate_lab.benchmarks.figures import Figure, Report, median_of
+from headgate_lab.benchmarks.figures import BenchReport, Figure, median_of
 from headgate_lab.benchmarks.migration_tables import DATABASES, WARM_UP, Writers
 from headgate_lab.benchmarks.peers.debezium import DebeziumPeer
 from headgate_lab.benchmarks.snapshot_databases import snapshot_databases
@@ -71,12 +71,12 @@ class Turn(msgspec.Struct):
     cpu_seconds: dict[str, float] = {}
 
 
-def bench_snapshot(options: SnapshotOptions, say: Callable[[str], None]) -> Report:
+def bench_snapshot(options: SnapshotOptions, say: Callable[[str], None]) -> BenchReport:
     """One run. Raises BenchError when a side does not come to its end, or its table does not become equal."""
     figures: dict[str, Figure] = {}
     for name in options.databases:
         figures |= {f"{name}_{figure}": value for figure, value in _measured(name, options, say).items()}
-    return Report("snapshot", figures | worst_ratios(figures))
+    return BenchReport("snapshot", figures | worst_ratios(figures))
 
 
 def _measured(name: str, options: SnapshotOptions, say: Callable[[str], None]) -> dict[str, Figure]:

@@ -18,9 +18,9 @@ from psycopg import sql
 from headgate.agent.core.executor import SpanTask
 from headgate.eventlog.connection import KafkaConnection
 from headgate_lab.benchmarks.cpu import CpuClock
-from headgate_lab.benchmarks.figures import Figure, Report, median_of
+from headgate_lab.benchmarks.figures import BenchReport, Figure, median_of
 from headgate_lab.benchmarks.latency import Course, LatencyOptions, measure_latency, wait_until_replicating
-from headgate_lab.benchmarks.parts import Parts, bench_parts, make_task
+from headgate_lab.benchmarks.parts import BenchParts, bench_parts, make_task
 from headgate_lab.benchmarks.workload import DDL, TOPIC_TIMEOUT_SECONDS
 
 IDLE_SECONDS: Final = 20.0
@@ -41,7 +41,7 @@ class TablesOptions(msgspec.Struct, frozen=True):
     seconds: float = 20.0
 
 
-def bench_tables(options: TablesOptions, say: Callable[[str], None]) -> Report:
+def bench_tables(options: TablesOptions, say: Callable[[str], None]) -> BenchReport:
     """One run. Raises BenchError when a table does not start or a row is missing."""
     with bench_parts() as parts:
         names = [f"public.many_{number:04d}" for number in range(options.tables)]
@@ -74,7 +74,7 @@ def bench_tables(options: TablesOptions, say: Callable[[str], None]) -> Report:
     }
     figures |= {f"{group}_rss_mib": median_of([float(mib)], "MiB") for group, mib in after.items()}
     figures |= _percentages(idle)
-    return Report("tables", figures)
+    return BenchReport("tables", figures)
 
 
 def _percentages(idle: dict[str, float]) -> dict[str, Figure]:
@@ -84,7 +84,7 @@ def _percentages(idle: dict[str, float]) -> dict[str, Figure]:
     }
 
 
-def create_tables(parts: Parts, names: Sequence[str], topics: Sequence[str]) -> None:
+def create_tables(parts: BenchParts, names: Sequence[str], topics: Sequence[str]) -> None:
     """Topics of one partition whose records are stamped by the broker, and their tables, empty."""
     admin = KafkaConnection(parts.bootstrap).admin
     properties = {"message.timestamp.type": "LogAppendTime"}
@@ -98,7 +98,7 @@ def create_tables(parts: Parts, names: Sequence[str], topics: Sequence[str]) -> 
                     connection.execute(sql.SQL(DDL).format(table=sql.Identifier(*name.split("."))))
 
 
-def start_all(parts: Parts, tasks: Sequence[SpanTask]) -> float:
+def start_all(parts: BenchParts, tasks: Sequence[SpanTask]) -> float:
     """Seconds until all replicate."""
     began = time.monotonic()
     for task in tasks:
@@ -112,11 +112,11 @@ def driver() -> list[psutil.Process]:
     return [psutil.Process()]
 
 
-def _memory(parts: Parts) -> dict[str, int]:
+def _memory(parts: BenchParts) -> dict[str, int]:
     return {name: size // MIB for name, size in parts.runtime.memory_bytes().items()}
 
 
-def _idle(parts: Parts) -> dict[str, float]:
+def _idle(parts: BenchParts) -> dict[str, float]:
     """Shares of a core, in %, while nothing is written."""
     clock = CpuClock({"driver": driver, "jvm": parts.jvm, "workers": parts.workers, "broker": parts.broker})
     before = clock.stock()
@@ -124,7 +124,7 @@ def _idle(parts: Parts) -> dict[str, float]:
     return {name: round(100 * seconds / IDLE_SECONDS, 1) for name, seconds in clock.seconds_since(before).items()}
 
 
-def _connections(parts: Parts) -> int:
+def _connections(parts: BenchParts) -> int:
     """Sessions of Headgate at the sink."""
     with parts.connect() as connection:
         row = connection.execute(

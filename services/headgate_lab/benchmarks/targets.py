@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from headgate.config.sink_spec import SinkSpec
 from headgate.databases.mysql.address import parse_address
 from headgate_lab.benchmarks.parts import BenchError
-from headgate_lab.benchmarks.shapes import Shape
+from headgate_lab.benchmarks.shapes import RowShape
 from headgate_lab.benchmarks.workload import Expected
 from headgate_lab.embedded.clients import mariadb_client, postgres_client
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
@@ -34,7 +34,7 @@ class JdbcAddress(msgspec.Struct, frozen=True):
     password: str
 
 
-class Target(ABC):
+class BenchTarget(ABC):
     """One database. Names of tables are ``schema.table``."""
 
     name: str
@@ -64,7 +64,7 @@ class Target(ABC):
     def drop(self, table: str) -> None:
         """Remove it."""
 
-    def create_shape(self, table: str, shape: Shape) -> None:
+    def create_shape(self, table: str, shape: RowShape) -> None:
         """An empty table of this shape."""
         self.create(table, shape.ddl(self.name))
 
@@ -76,7 +76,7 @@ class Target(ABC):
         self.drop(table)
 
 
-class PostgresTarget(Target):
+class PostgresTarget(BenchTarget):
     """The bench's PostgreSQL."""
 
     name = "postgresql"
@@ -87,25 +87,25 @@ class PostgresTarget(Target):
 
     @property
     def sink(self) -> SinkSpec:
-        """See Target."""
+        """See BenchTarget."""
         return SinkSpec(type="postgresql", dsn=self.dsn)
 
     @property
     def jdbc(self) -> JdbcAddress:
-        """See Target."""
+        """See BenchTarget."""
         to = conninfo_to_dict(self.dsn)
         url = f"jdbc:postgresql://{to['host']}:{to.get('port', 5432)}/{to['dbname']}"
         return JdbcAddress(url, str(to["user"]), str(to.get("password", "")))
 
     def create(self, table: str, columns: str) -> None:
-        """See Target."""
+        """See BenchTarget."""
         name = sql.Identifier(*table.split("."))
         with postgres_client(self.dsn) as connection:
             connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(name))
             connection.execute(sql.SQL("CREATE TABLE {} ({})").format(name, sql.SQL(columns)))
 
     def found(self, table: str) -> Expected | None:
-        """See Target."""
+        """See BenchTarget."""
         with postgres_client(self.dsn) as connection:
             try:
                 row = connection.execute(sql.SQL(_SUMS + "{}").format(sql.Identifier(*table.split(".")))).fetchone()
@@ -114,12 +114,12 @@ class PostgresTarget(Target):
         return None if row is None else Expected(*map(int, row))
 
     def drop(self, table: str) -> None:
-        """See Target."""
+        """See BenchTarget."""
         with postgres_client(self.dsn) as connection:
             connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(*table.split("."))))
 
 
-class MariadbTarget(Target):
+class MariadbTarget(BenchTarget):
     """An embedded MariaDB, with one database for the tables."""
 
     name = "mariadb"
@@ -133,23 +133,23 @@ class MariadbTarget(Target):
 
     @property
     def sink(self) -> SinkSpec:
-        """See Target."""
+        """See BenchTarget."""
         return SinkSpec(type="mysql", dsn=self.dsn)
 
     @property
     def jdbc(self) -> JdbcAddress:
-        """See Target."""
+        """See BenchTarget."""
         to = self.address
         return JdbcAddress(f"jdbc:mariadb://{to.host}:{to.port}/{to.database}", to.user, to.password or "")
 
     def create(self, table: str, columns: str) -> None:
-        """See Target."""
+        """See BenchTarget."""
         with self._connect() as cursor:
             cursor.execute(f"DROP TABLE IF EXISTS {table}")
             cursor.execute(f"CREATE TABLE {table} ({columns})")
 
     def found(self, table: str) -> Expected | None:
-        """See Target."""
+        """See BenchTarget."""
         with self._connect() as cursor:
             try:
                 cursor.execute(_SUMS + table)
@@ -161,7 +161,7 @@ class MariadbTarget(Target):
         return None if row is None else Expected(*map(int, row))
 
     def drop(self, table: str) -> None:
-        """See Target."""
+        """See BenchTarget."""
         with self._connect() as cursor:
             cursor.execute(f"DROP TABLE {table}")
 

@@ -12,11 +12,11 @@ from headgate.config.crash_points import CrashPoint
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.chaos.blame import Blame, false_losses
 from headgate_lab.chaos.faults import FaultKind, Wound, strike
-from headgate_lab.chaos.operating import Operator
+from headgate_lab.chaos.operating import OperatorThread
 from headgate_lab.chaos.points import Doom, all_cells, strike_at
 from headgate_lab.chaos.report import ChaosReport, Suffered
 from headgate_lab.chaos.rounds import Rounds
-from headgate_lab.chaos.world import Options, World, running_world
+from headgate_lab.chaos.world import CampaignParts, ChaosOptions, running_world
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.ending import await_drained
 from headgate_lab.demo.tables import all_replicate, copies
@@ -35,7 +35,7 @@ PEACE_SECONDS_MAX: Final = 400.0
 RECOVERY_POLL_SECONDS: Final = 0.5
 
 
-def run_campaign(options: Options, display: Display) -> ChaosReport:
+def run_campaign(options: ChaosOptions, display: Display) -> ChaosReport:
     """The whole of it. Raises what starting raises, WatchError, ServiceError, LoadError, CaptureError."""
     left_over: list[str] = []
     with running_world(options, display, left_over) as world:
@@ -45,13 +45,13 @@ def run_campaign(options: Options, display: Display) -> ChaosReport:
 
 
 class _Campaign:
-    def __init__(self, world: World, options: Options, display: Display) -> None:
+    def __init__(self, world: CampaignParts, options: ChaosOptions, display: Display) -> None:
         self._world = world
         self._options = options
         self._display = display
         self._random = Random(f"{options.seed}/faults")  # noqa: S311 - a choice, not a secret
         self._blame = Blame(options.lease_seconds)
-        self._operator = Operator(world.services, world.columns, options.seed)
+        self._operator = OperatorThread(world.services, world.columns, options.seed)
         self._began = time.monotonic()
         self._rounds = Rounds(self._random)
         self._suffered: list[Suffered] = []

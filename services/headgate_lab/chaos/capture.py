@@ -17,7 +17,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from headgate.eventlog.connection import KafkaConnection
 from headgate.provisioning.time_scale import scaled_seconds
-from headgate_lab.demo.schema import SCHEMA, TABLES, VERSION, Column, Table
+from headgate_lab.demo.schema import SCHEMA, TABLES, VERSION, ShopColumn, ShopTable
 from headgate_lab.demo.stack import TOPIC_PREFIX
 from headgate_lab.embedded.clients import postgres_client
 
@@ -69,7 +69,7 @@ def install_outbox(source: Connection) -> None:
         )
 
 
-def capture_columns(source: Connection, table: Table) -> None:
+def capture_columns(source: Connection, table: ShopTable) -> None:
     """Have events carry the columns that the table has now. Call it in the transaction that alters the table."""
     key = [column for column in table.columns if column.name in table.key]
     parts = {
@@ -77,12 +77,12 @@ def capture_columns(source: Connection, table: Table) -> None:
         "label": Literal(table.full_name),
         "old_key": _object("OLD", key),
         "new_key": _object("NEW", key),
-        "row": _object("NEW", [*table.columns, Column(VERSION, "bigint", lambda _random, _serial: None)]),
+        "row": _object("NEW", [*table.columns, ShopColumn(VERSION, "bigint", lambda _random, _serial: None)]),
     }
     source.execute(SQL(_FUNCTION).format(**parts))
 
 
-def _object(record: str, columns: list[Column]) -> Composed:
+def _object(record: str, columns: list[ShopColumn]) -> Composed:
     pairs: list[Composable] = []
     for column in columns:
         value = SQL(record + ".{}").format(Identifier(column.name))

@@ -12,11 +12,11 @@ import msgspec
 from psycopg.sql import SQL
 
 from headgate_lab.chaos.capture import capture_columns
-from headgate_lab.demo.load import Load
-from headgate_lab.demo.schema import TABLES, Column, Make, Table, with_altered
+from headgate_lab.demo.load import ShopLoad
+from headgate_lab.demo.schema import TABLES, Make, ShopColumn, ShopTable, with_altered
 from headgate_lab.embedded.clients import postgres_client
 
-__all__ = ["Columns"]
+__all__ = ["SourceColumns"]
 
 ADDED_MAX: Final = 3
 """In one table: each costs every later event some bytes, and the comparison a column."""
@@ -44,14 +44,14 @@ _ADDED: Final[tuple[tuple[str, Make], ...]] = (
 _WIDER: Final = {"integer": "bigint"}
 
 
-class Columns:
+class SourceColumns:
     """The source's tables as they are by now, and statements about them. May be used from any thread."""
 
-    def __init__(self, source_dsn: str, load: Load) -> None:
+    def __init__(self, source_dsn: str, load: ShopLoad) -> None:
         self._dsn = source_dsn
         self._load = load
         self._mutex = Lock()
-        self.tables: tuple[Table, ...] = TABLES
+        self.tables: tuple[ShopTable, ...] = TABLES
 
     def alter(self, random: Random) -> str | None:
         """Add a column to a table drawn, or widen one that was added; the statement, None if the table has enough."""
@@ -65,13 +65,13 @@ class Columns:
                 return self._add(table, random, len(added) + 1)
             return None
 
-    def _add(self, table: Table, random: Random, number: int) -> str:
+    def _add(self, table: ShopTable, random: Random, number: int) -> str:
         sql_type, make = random.choice(_ADDED)
-        column = Column(f"added_{number}", sql_type, make, share=0.5)
+        column = ShopColumn(f"added_{number}", sql_type, make, share=0.5)
         altered = msgspec.structs.replace(table, columns=(*table.columns, column))
         return self._do(altered, f"ADD COLUMN {column.name} {sql_type}")
 
-    def _widen(self, table: Table, column: Column) -> str:
+    def _widen(self, table: ShopTable, column: ShopColumn) -> str:
         kind, *rest = column.sql_type.split(" ", 1)
         wide = msgspec.structs.replace(column, sql_type=" ".join((_WIDER[kind], *rest)), make=_number(64))
         columns = tuple(wide if one is column else one for one in table.columns)
@@ -79,7 +79,7 @@ class Columns:
             msgspec.structs.replace(table, columns=columns), f"ALTER COLUMN {column.name} TYPE {_WIDER[kind]}"
         )
 
-    def _do(self, altered: Table, action: str) -> str:
+    def _do(self, altered: ShopTable, action: str) -> str:
         with postgres_client(self._dsn) as source, source.transaction():
             source.execute(SQL("ALTER TABLE {} ").format(altered.identifier) + SQL(action))
             capture_columns(source, altered)
@@ -88,5 +88,5 @@ class Columns:
         return f"ALTER TABLE {altered.full_name} {action}"
 
 
-def _before(table: Table) -> Table:
+def _before(table: ShopTable) -> ShopTable:
     return next(one for one in TABLES if one.name == table.name)

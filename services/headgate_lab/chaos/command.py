@@ -16,7 +16,7 @@ from headgate_lab.chaos.migration_report import show_migrations
 from headgate_lab.chaos.migrations import MigrationsOptions, run_migrations
 from headgate_lab.chaos.report import show_chaos
 from headgate_lab.chaos.targets import SinkType
-from headgate_lab.chaos.world import Options
+from headgate_lab.chaos.world import ChaosOptions
 from headgate_lab.demo.command import EXIT_FAILED, EXIT_INTERRUPTED, SEED_MAX, Output
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.load import LoadError
@@ -81,7 +81,7 @@ def chaos(
         asked = MigrationsOptions(seed, None if short else minutes, lease_seconds, keep)
         _run(display, output, lambda: run_migrations(asked, display), show_migrations, f"seed {seed}, migrations")
         return
-    options = Options(
+    options = ChaosOptions(
         seed=seed,
         rate=rate,
         lease_seconds=lease_seconds,

@@ -27,7 +27,7 @@ from headgate_lab.chaos.victims import (
     the_owner,
     worker_of,
 )
-from headgate_lab.chaos.world import Server, World
+from headgate_lab.chaos.world import CampaignParts, Server
 from headgate_lab.demo.services import COORDINATORS, PASSWORD_FILE
 from headgate_lab.demo.watch import Chronicle, WatchError
 
@@ -98,7 +98,7 @@ class Wound(msgspec.Struct, frozen=True, kw_only=True):
     recovered: Callable[[], bool] | None = None
 
 
-def strike(world: World, kind: FaultKind, random: Random, busy: set[str]) -> Wound | None:
+def strike(world: CampaignParts, kind: FaultKind, random: Random, busy: set[str]) -> Wound | None:
     """Strike a victim that is not ``busy`` with another fault, now; None if there is none."""
     struck = _STRIKES[kind](world, random, busy)
     if struck is not None:
@@ -106,13 +106,13 @@ def strike(world: World, kind: FaultKind, random: Random, busy: set[str]) -> Wou
     return struck
 
 
-Strike = Callable[[World, Random, set[str]], Wound | None]
+Strike = Callable[[CampaignParts, Random, set[str]], Wound | None]
 
 
 # --- processes --------------------------------------------------------------------------------------------------
 
 
-def _agent_killed(world: World, random: Random, busy: set[str]) -> Wound | None:
+def _agent_killed(world: CampaignParts, random: Random, busy: set[str]) -> Wound | None:
     agent = an_agent(world, random, busy)
     if agent is None:
         return None
@@ -129,7 +129,7 @@ def _agent_killed(world: World, random: Random, busy: set[str]) -> Wound | None:
     )
 
 
-def _agent_frozen(world: World, random: Random, busy: set[str]) -> Wound | None:
+def _agent_frozen(world: CampaignParts, random: Random, busy: set[str]) -> Wound | None:
     agent = an_agent(world, random, busy)
     if agent is None:
         return None
@@ -147,7 +147,7 @@ def _agent_frozen(world: World, random: Random, busy: set[str]) -> Wound | None:
     )
 
 
-def _jvm_killed(world: World, random: Random, busy: set[str]) -> Wound | None:
+def _jvm_killed(world: CampaignParts, random: Random, busy: set[str]) -> Wound | None:
     found = part_of_agent(world, random, busy, jvm_of)
     if found is None:
         return None
@@ -157,7 +157,7 @@ def _jvm_killed(world: World, random: Random, busy: set[str]) -> Wound | None:
     return Wound(name=FaultKind.JVM_KILLED, victim=agent, tables=tables)
 
 
-def _worker_killed(world: World, random: Random, busy: set[str]) -> Wound | None:
+def _worker_killed(world: CampaignParts, random: Random, busy: set[str]) -> Wound | None:
     found = part_of_agent(world, random, busy, worker_of)
     if found is None:
         return None
@@ -167,7 +167,7 @@ def _worker_killed(world: World, random: Random, busy: set[str]) -> Wound | None
     return Wound(name=FaultKind.WORKER_KILLED, victim=agent, tables=tables)
 
 
-def _worker_frozen(world: World, random: Random, busy: set[str]) -> Wound | None:
+def _worker_frozen(world: CampaignParts, random: Random, busy: set[str]) -> Wound | None:
     found = part_of_agent(world, random, busy, worker_of)
     if found is None:
         return None
@@ -188,7 +188,7 @@ def _worker_frozen(world: World, random: Random, busy: set[str]) -> Wound | None
     )
 
 
-def _owner_killed(world: World, _random: Random, busy: set[str]) -> Wound | None:
+def _owner_killed(world: CampaignParts, _random: Random, busy: set[str]) -> Wound | None:
     found = the_owner(world, busy)
     if found is None:
         return None
@@ -204,7 +204,7 @@ def _owner_killed(world: World, _random: Random, busy: set[str]) -> Wound | None
     )
 
 
-def _owner_frozen(world: World, _random: Random, busy: set[str]) -> Wound | None:
+def _owner_frozen(world: CampaignParts, _random: Random, busy: set[str]) -> Wound | None:
     found = the_owner(world, busy)
     if found is None:
         return None
@@ -221,7 +221,7 @@ def _owner_frozen(world: World, _random: Random, busy: set[str]) -> Wound | None
     )
 
 
-def _standby_killed(world: World, _random: Random, busy: set[str]) -> Wound | None:
+def _standby_killed(world: CampaignParts, _random: Random, busy: set[str]) -> Wound | None:
     owner = the_owner(world, set())
     standby = next(name for name in COORDINATORS if owner is None or name != owner[0].name)
     if standby in busy:
@@ -242,7 +242,7 @@ def _standby_killed(world: World, _random: Random, busy: set[str]) -> Wound | No
 def _link(kind: FaultKind, server: Server, link: Link, leases: float) -> Strike:
     """An agent's way to a server. Only the way to the broker carries its lease, and a slow one carries it still."""
 
-    def struck(world: World, random: Random, busy: set[str]) -> Wound | None:
+    def struck(world: CampaignParts, random: Random, busy: set[str]) -> Wound | None:
         agent = an_agent(world, random, busy)
         if agent is None:
             return None
@@ -263,7 +263,7 @@ def _link(kind: FaultKind, server: Server, link: Link, leases: float) -> Strike:
     return struck
 
 
-def _owner_silenced(world: World, _random: Random, busy: set[str]) -> Wound | None:
+def _owner_silenced(world: CampaignParts, _random: Random, busy: set[str]) -> Wound | None:
     found = the_owner(world, busy)
     if found is None:
         return None
@@ -284,7 +284,7 @@ def _owner_silenced(world: World, _random: Random, busy: set[str]) -> Wound | No
 # --- servers ----------------------------------------------------------------------------------------------------
 
 
-def _broker_restarted(world: World, _random: Random, busy: set[str]) -> Wound | None:
+def _broker_restarted(world: CampaignParts, _random: Random, busy: set[str]) -> Wound | None:
     if Server.BROKER in busy:
         return None
     world.kafka.kill()
@@ -297,7 +297,7 @@ def _broker_restarted(world: World, _random: Random, busy: set[str]) -> Wound | 
     )
 
 
-def _database_restarted(world: World, _random: Random, busy: set[str]) -> Wound | None:
+def _database_restarted(world: CampaignParts, _random: Random, busy: set[str]) -> Wound | None:
     if Server.DATABASE in busy:
         return None
     world.target.kill()
@@ -309,7 +309,7 @@ def _database_restarted(world: World, _random: Random, busy: set[str]) -> Wound 
     )
 
 
-def _database_failed_over(world: World, _random: Random, busy: set[str]) -> Wound | None:
+def _database_failed_over(world: CampaignParts, _random: Random, busy: set[str]) -> Wound | None:
     if Server.DATABASE in busy:
         return None
     world.target.step_down()
@@ -321,7 +321,7 @@ def _database_failed_over(world: World, _random: Random, busy: set[str]) -> Woun
     )
 
 
-def _password_rotated(world: World, _random: Random, busy: set[str]) -> Wound | None:
+def _password_rotated(world: CampaignParts, _random: Random, busy: set[str]) -> Wound | None:
     target = world.target
     if Server.DATABASE in busy or not _within_a_while(lambda: target.sessions() > 0):
         return None  # without a session the fault would have no effect

@@ -30,7 +30,7 @@ from headgate_lab.embedded.broker import EmbeddedKafka, session_within
 from headgate_lab.parts.processes import ServiceError
 from headgate_lab.schema_changes.case import Case
 from headgate_lab.schema_changes.cases import drawn
-from headgate_lab.schema_changes.load import Load
+from headgate_lab.schema_changes.load import ClientHistory
 from headgate_lab.schema_changes.outcome import outcome_of
 
 __all__ = ["MigrationsOptions", "run_migrations"]
@@ -308,7 +308,7 @@ class _Writer(threading.Thread):
         super().__init__(name=f"writer-{plan.number}", daemon=True)
         self.errors: list[str] = []
         self._plan = plan
-        self._load = Load(random.Random(seed))  # noqa: S311 - a load is its seed
+        self._load = ClientHistory(random.Random(seed))  # noqa: S311 - a load is its seed
         self._lock = threading.Lock()
         self._is_narrow = False
         self._over = threading.Event()

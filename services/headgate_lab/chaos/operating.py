@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from headgate.provisioning.time_scale import scaled_seconds
-from headgate_lab.chaos.columns import Columns
+from headgate_lab.chaos.columns import SourceColumns
 from headgate_lab.demo.schema import TABLES
 from headgate_lab.demo.services import Services
 from headgate_lab.demo.stack import FEED
@@ -30,7 +30,7 @@ JOIN_SECONDS_MAX: Final = 150.0
 """Two commands, each at its own limit."""
 
 
-class Operation(msgspec.Struct, frozen=True):
+class OperatorCommand(msgspec.Struct, frozen=True):
     """One command, when it was given (monotonic seconds) and what became of it."""
 
     what: str
@@ -39,11 +39,11 @@ class Operation(msgspec.Struct, frozen=True):
     outcome: str
 
 
-class Operator:
+class OperatorThread:
     """A thread with a seed of its own."""
 
-    def __init__(self, services: Services, columns: Columns, seed: int) -> None:
-        self.done: list[Operation] = []
+    def __init__(self, services: Services, columns: SourceColumns, seed: int) -> None:
+        self.done: list[OperatorCommand] = []
         self._services = services
         self._columns = columns
         self._random = Random(f"{seed}/operator")  # noqa: S311 - a choice, not a secret
@@ -107,7 +107,7 @@ class Operator:
         began = time.monotonic()
         statement = self._columns.alter(self._random)
         if statement is not None:
-            self.done.append(Operation(f"source alter: {statement}", began, time.monotonic(), "done"))
+            self.done.append(OperatorCommand(f"source alter: {statement}", began, time.monotonic(), "done"))
 
     def _type(self, *arguments: str) -> str:
         began = time.monotonic()
@@ -116,7 +116,7 @@ class Operator:
             outcome = str(answer.get("status", "done"))
         except ServiceError as error:
             outcome = str(error)
-        self.done.append(Operation(" ".join(arguments), began, time.monotonic(), outcome))
+        self.done.append(OperatorCommand(" ".join(arguments), began, time.monotonic(), outcome))
         return outcome
 
 

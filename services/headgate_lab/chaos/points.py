@@ -20,7 +20,7 @@ from headgate.config.crash_points import CrashPoint
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.chaos.faults import FREEZE_LEASES, Wound
 from headgate_lab.chaos.victims import elsewhere, held_by, jvm_of, thaw
-from headgate_lab.chaos.world import World
+from headgate_lab.chaos.world import CampaignParts
 from headgate_lab.demo.stack import FEED
 from headgate_lab.demo.tables import busiest_agent, holders
 from headgate_lab.parts.commands import run_command
@@ -56,7 +56,7 @@ def all_cells() -> Iterator[tuple[CrashPoint, Doom]]:
                 yield point, doom
 
 
-def strike_at(world: World, point: CrashPoint, doom: Doom, random: Random) -> Wound:
+def strike_at(world: CampaignParts, point: CrashPoint, doom: Doom, random: Random) -> Wound:
     """Stop an agent, or a worker of it, at ``point``, and let ``doom`` happen to it.
 
     Raises TimeoutError if no process reaches the point, though tables are written, and moved if the point needs a
@@ -112,7 +112,7 @@ def _unnoticed(name: str, agent: str, tables: frozenset[str]) -> Wound:
     return Wound(name=name, victim=agent, tables=tables)
 
 
-def _victim(world: World, random: Random, *, by_move: bool) -> tuple[str, frozenset[str]]:
+def _victim(world: CampaignParts, random: Random, *, by_move: bool) -> tuple[str, frozenset[str]]:
     """The agent that should reach the point, and its tables: the busiest, or the agent that a table is moved to."""
     with world.watch.condition:
         roles = holders(world.watch.seen.snapshot)
@@ -125,7 +125,7 @@ def _victim(world: World, random: Random, *, by_move: bool) -> tuple[str, frozen
     return random.choice(sorted(set(world.services.agents) - {busiest})), frozenset({table})
 
 
-def _move(world: World, table: str, agent: str) -> None:
+def _move(world: CampaignParts, table: str, agent: str) -> None:
     """Ask for it and do not wait: the agent that would finish it is stopped."""
 
     def ask() -> None:

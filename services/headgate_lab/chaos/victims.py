@@ -9,7 +9,7 @@ from typing import Final
 import psutil
 
 from headgate.provisioning.time_scale import scaled_seconds
-from headgate_lab.chaos.world import World
+from headgate_lab.chaos.world import CampaignParts
 from headgate_lab.demo.tables import busiest_agent, holders
 from headgate_lab.demo.watch import Chronicle
 from headgate_lab.parts.processes import Fate, ServiceProcess
@@ -21,7 +21,7 @@ WORKER_SECONDS_MAX: Final = 40.0
 """Spark starts Python workers with a lane's first batch."""
 
 
-def an_agent(world: World, random: Random, busy: set[str]) -> str | None:
+def an_agent(world: CampaignParts, random: Random, busy: set[str]) -> str | None:
     """The busiest agent, mostly, for its loss shows most; otherwise one that runs tables, if any does."""
     free = set(world.services.agents) - busy
     with world.watch.condition:
@@ -32,7 +32,7 @@ def an_agent(world: World, random: Random, busy: set[str]) -> str | None:
     return busiest if busiest in free and random.random() < 0.7 else random.choice(sorted(free & working or free))
 
 
-def held_by(world: World, agent: str) -> tuple[str, frozenset[str]]:
+def held_by(world: CampaignParts, agent: str) -> tuple[str, frozenset[str]]:
     """The agent's session, and its tables."""
     with world.watch.condition:
         session = world.watch.seen.sessions[agent][-1]
@@ -50,7 +50,7 @@ def elsewhere(session: str, tables: frozenset[str]) -> Callable[[Chronicle], boo
     return over if tables else None
 
 
-def the_owner(world: World, busy: set[str]) -> tuple[ServiceProcess, int] | None:
+def the_owner(world: CampaignParts, busy: set[str]) -> tuple[ServiceProcess, int] | None:
     """The owner's process and its owner_rev; None while it is busy with another fault."""
     with world.watch.condition:
         term = world.watch.seen.terms[-1]
@@ -69,7 +69,7 @@ def another_decides(former: int) -> Callable[[Chronicle], bool]:
 
 
 def part_of_agent(
-    world: World, random: Random, busy: set[str], find: Callable[[ServiceProcess], psutil.Process | None]
+    world: CampaignParts, random: Random, busy: set[str], find: Callable[[ServiceProcess], psutil.Process | None]
 ) -> tuple[str, psutil.Process, frozenset[str]] | None:
     """A process under an agent that runs tables."""
     deadline = time.monotonic() + scaled_seconds(WORKER_SECONDS_MAX)

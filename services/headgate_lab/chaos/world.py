@@ -20,13 +20,13 @@ from headgate.eventlog.kafka import open_log
 from headgate.eventlog.topics import create_topics
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.chaos.capture import Capture, install_outbox
-from headgate_lab.chaos.columns import Columns
+from headgate_lab.chaos.columns import SourceColumns
 from headgate_lab.chaos.proxy import Proxies, Proxy
-from headgate_lab.chaos.targets import SinkType, Target, make_target
+from headgate_lab.chaos.targets import ChaosTarget, SinkType, make_target
 from headgate_lab.demo.audit_triggers import install_source_audit
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.folder import ClusterAt, Scratch, scratch_parts
-from headgate_lab.demo.load import Load, fill
+from headgate_lab.demo.load import ShopLoad, fill
 from headgate_lab.demo.roles import create_source_role
 from headgate_lab.demo.schema import TABLES, create_source
 from headgate_lab.demo.services import COORDINATORS, DatabaseAddress, Services, create_feed, postgresql_address
@@ -60,7 +60,7 @@ class Server(StrEnum):
     DATABASE = "database"
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class ChaosOptions(msgspec.Struct, frozen=True, kw_only=True):
     """``rate`` changes per second, ``keep`` the folder, ``minutes`` of faults (None: one of each sort).
 
     ``points``: instead, every crash point of the commit path under every death. ``sink``: what the feed writes to.
@@ -75,18 +75,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     sink: SinkType
 
 
-class World(msgspec.Struct, frozen=True):
+class CampaignParts(msgspec.Struct, frozen=True):
     """Everything that is up. ``links`` are by service and server, ``points`` by agent."""
 
     kafka: EmbeddedKafka
-    target: Target
+    target: ChaosTarget
     source_dsn: str
     source: DatabaseAddress
     services: Services
     watch: Watch
-    load: Load
+    load: ShopLoad
     capture: Capture
-    columns: Columns
+    columns: SourceColumns
     proxies: Proxies
     links: Mapping[tuple[str, Server], Proxy]
     points: Mapping[str, ArmedPoints]
@@ -101,7 +101,7 @@ class World(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def running_world(options: Options, display: Display, left_over: list[str]) -> Iterator[World]:
+def running_world(options: ChaosOptions, display: Display, left_over: list[str]) -> Iterator[CampaignParts]:
     """All of it up and every table replicating under load; then all of it down. As ``scratch_parts`` for the rest."""
     with scratch_parts("headgate-chaos-", display.say, left_over, keep=options.keep) as scratch:
         folder, parts = scratch.folder, scratch.parts
@@ -149,20 +149,20 @@ def running_world(options: Options, display: Display, left_over: list[str]) -> I
             homes=homes,
         )
         parts.callback(lambda: left_over.extend(stop_all(services.all)))
-        load = Load(source_dsn, seed=options.seed, writers=WRITERS, rate=options.rate, keys=keys)
+        load = ShopLoad(source_dsn, seed=options.seed, writers=WRITERS, rate=options.rate, keys=keys)
         capture = Capture(source_dsn, kafka.bootstrap)
         parts.callback(capture.drain)
         parts.callback(load.stop)
         parts.enter_context(display.status(watch, load))
-        world = World(
-            kafka, target, source_dsn, reader, services, watch, load, capture, Columns(source_dsn, load), proxies,
+        world = CampaignParts(
+            kafka, target, source_dsn, reader, services, watch, load, capture, SourceColumns(source_dsn, load), proxies,
             links, points, options.lease_seconds, scratch,
         )  # fmt: skip
         _begin(world, display, folder)
         yield world
 
 
-def _begin(world: World, display: Display, folder: Path) -> None:
+def _begin(world: CampaignParts, display: Display, folder: Path) -> None:
     services = world.services
     display.say(f"starting {len(COORDINATORS)} coordinators and {AGENTS} agents; their logs are in {folder / 'logs'}")
     services.start_coordinators()

@@ -56,7 +56,7 @@ class FindingKind(StrEnum):
     UNSEEN = "unseen"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class AuditFinding(msgspec.Struct, frozen=True):
     """One change that should not be; ``entry`` is its number in audit.entries, None for a row never seen changing."""
 
     kind: FindingKind
@@ -66,7 +66,7 @@ class Finding(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Entry(msgspec.Struct, frozen=True):
+class AuditEntry(msgspec.Struct, frozen=True):
     """One line of the record: a change of a row, or of a table's holder (CLAIM or SEAL, ``label`` is the epoch).
 
     ``is_copied``: the row was read at the source, not in the log.
@@ -91,7 +91,7 @@ class AuditReport(msgspec.Struct, frozen=True):
     changes: int
     claims: int
     counts: dict[FindingKind, int]
-    findings: tuple[Finding, ...]
+    findings: tuple[AuditFinding, ...]
     copies: int = 0
 
     @property
@@ -111,7 +111,7 @@ class _Examiner:
     def __init__(self, deletions: Deletions) -> None:
         self.deletions = deletions
         self.counts: Counter[FindingKind] = Counter()
-        self.findings: list[Finding] = []
+        self.findings: list[AuditFinding] = []
         self.changes = 0
         self.copies = 0
         self.claims = 0
@@ -121,14 +121,14 @@ class _Examiner:
         """What each row was left at, by whatever wrote it."""
         self.logged: dict[tuple[str, Key], int] = {}
         """The highest version that the log has brought."""
-        self.open_deletes: dict[tuple[str, Key], Entry] = {}
+        self.open_deletes: dict[tuple[str, Key], AuditEntry] = {}
 
-    def find(self, kind: FindingKind, entry: Entry, detail: str) -> None:
+    def find(self, kind: FindingKind, entry: AuditEntry, detail: str) -> None:
         self.counts[kind] += 1
         if len(self.findings) < FINDINGS_SHOWN_MAX:
-            self.findings.append(Finding(kind, entry.table, entry.key, entry.id, detail))
+            self.findings.append(AuditFinding(kind, entry.table, entry.key, entry.id, detail))
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: AuditEntry) -> None:
         if entry.operation in ("CLAIM", "SEAL"):
             self._hold(entry)
             return
@@ -149,7 +149,7 @@ class _Examiner:
         if not entry.is_copied:
             self.logged[where] = max(version, self.logged.get(where, version))
 
-    def _check_version(self, entry: Entry, version: int) -> None:
+    def _check_version(self, entry: AuditEntry, version: int) -> None:
         known = self.logged.get((entry.table, entry.key))
         if entry.is_copied:
             self.copies += 1
@@ -159,14 +159,14 @@ class _Examiner:
             kind = FindingKind.VERSION_REPEATED if version == known else FindingKind.VERSION_BACK
             self.find(kind, entry, f"version {version} after version {known}")
 
-    def _hold(self, entry: Entry) -> None:
+    def _hold(self, entry: AuditEntry) -> None:
         self.claims += 1
         epoch = _parse_epoch(entry.label)
         if entry.operation == "SEAL":
             self.sealed[entry.table] = max(epoch, self.sealed.get(entry.table, epoch))
         self.epochs[entry.table] = max(epoch, self.epochs.get(entry.table, epoch))
 
-    def _check_epoch(self, entry: Entry) -> None:
+    def _check_epoch(self, entry: AuditEntry) -> None:
         label = LABEL.fullmatch(entry.label)
         if label is None or label["table"] != entry.table:
             self.find(FindingKind.UNLABELLED, entry, f"{entry.operation} by a session called {entry.label!r}")
@@ -180,12 +180,12 @@ class _Examiner:
             self.find(FindingKind.SEALED_EPOCH, entry, f"{entry.operation} under {epoch}, {sealed} was sealed")
         self.epochs[entry.table] = max(epoch, highest)
 
-    def _check_delete_of_known(self, entry: Entry) -> None:
+    def _check_delete_of_known(self, entry: AuditEntry) -> None:
         known = self.versions.get((entry.table, entry.key))
         if known != entry.old_version:
             self.find(FindingKind.UNSEEN, entry, f"version {entry.old_version} deleted, {known} was the last one seen")
 
-    def _check_delete(self, entry: Entry, next_version: int | None) -> None:
+    def _check_delete(self, entry: AuditEntry, next_version: int | None) -> None:
         """Between the version that was deleted here and the next one here, the source must have deleted the row too."""
         where = (entry.table, entry.key)
         versions = self.deletions.get(where, [])
@@ -206,12 +206,12 @@ class _Examiner:
                 self.counts[FindingKind.UNSEEN] += 1
                 detail = f"is at version {version}, the last change seen gave {known}"
                 if len(self.findings) < FINDINGS_SHOWN_MAX:
-                    self.findings.append(Finding(FindingKind.UNSEEN, table, key, None, detail))
+                    self.findings.append(AuditFinding(FindingKind.UNSEEN, table, key, None, detail))
         return AuditReport(self.changes, self.claims, dict(self.counts), tuple(self.findings), self.copies)
 
 
 def examine(
-    entries: Iterable[Entry], deletions: Deletions, standing: Iterable[tuple[str, Key, int]] = ()
+    entries: Iterable[AuditEntry], deletions: Deletions, standing: Iterable[tuple[str, Key, int]] = ()
 ) -> AuditReport:
     """Examine the record. ``entries`` in order of their ids, ``standing`` (table, key, version) of each row now."""
     examiner = _Examiner(deletions)
@@ -241,7 +241,7 @@ def read_deletions(source: Connection) -> Deletions:
     return deletions
 
 
-def _entries(target: Connection) -> Iterator[Entry]:
+def _entries(target: Connection) -> Iterator[AuditEntry]:
     with target.cursor("audit_entries") as cursor:
         cursor.itersize = ENTRIES_PER_FETCH
         cursor.execute(
@@ -249,7 +249,7 @@ def _entries(target: Connection) -> Iterator[Entry]:
             "FROM audit.entries ORDER BY id"
         )
         for number, label, table, operation, key, *rest in cursor:
-            yield Entry(number, label, table, operation, tuple(key), *rest)
+            yield AuditEntry(number, label, table, operation, tuple(key), *rest)
 
 
 def _standing(target: Connection) -> Iterator[tuple[str, Key, int]]:

@@ -26,12 +26,12 @@ from headgate_lab.demo.evaluation.command import (
     remove_evaluation,
     shown,
 )
-from headgate_lab.demo.evaluation.running import Plan, running
+from headgate_lab.demo.evaluation.running import EvaluationPlan, running
 from headgate_lab.demo.faults import FaultKind
 from headgate_lab.demo.folder import Scratch
 from headgate_lab.demo.load import LoadError
 from headgate_lab.demo.report import show_report
-from headgate_lab.demo.scenario import Options, Shop, demonstrate, running_shop
+from headgate_lab.demo.scenario import DemoOptions, Shop, demonstrate, running_shop
 from headgate_lab.demo.services import LEASE_SECONDS, Services
 from headgate_lab.demo.stack import FEED
 from headgate_lab.demo.watch import WatchError
@@ -109,7 +109,7 @@ def demo(
     Exit code 0 only if source and target are equal, nothing was written twice, no lease was lost without a reason, and
     every fault was made up for.
     """
-    options = Options(
+    options = DemoOptions(
         duration=duration or (DURATION_SECONDS_SHORT if short else DURATION_SECONDS_DEFAULT),
         rate=rate,
         agents=agents or (AGENTS_SHORT if short else AGENTS_DEFAULT),
@@ -169,7 +169,7 @@ def up(
     display = Display(to_stderr=False)
     count = agents or AGENTS_SHORT
     if source is None and sink is None and not remove:
-        return _up_shop(Options(duration=0, rate=rate, agents=count, seed=_seed(seed), keep=keep), display)
+        return _up_shop(DemoOptions(duration=0, rate=rate, agents=count, seed=_seed(seed), keep=keep), display)
     if source is None or (sink is None and not remove):
         raise typer.BadParameter(
             "name the source with --source" if remove else "give both --source and --sink, or neither"
@@ -190,7 +190,7 @@ def up(
     return remove_evaluation(given, change, display) if remove else _up_own(given, change, display)
 
 
-def _up_shop(options: Options, display: Display) -> None:
+def _up_shop(options: DemoOptions, display: Display) -> None:
     try:
         with running_shop(options, display, []) as shop:
             _show_addresses(display, shop)
@@ -205,7 +205,7 @@ def _up_shop(options: Options, display: Display) -> None:
 
 def _up_own(given: OwnDatabases, change: Destruction, display: Display) -> None:
     """With ``--dry-run`` only the checks."""
-    plan: Plan | None = None
+    plan: EvaluationPlan | None = None
     try:
         plan = prepared(given, display)
         if change.dry_run:

@@ -11,7 +11,7 @@ import msgspec
 from psycopg import Connection
 from psycopg.sql import SQL, Identifier
 
-from headgate_lab.demo.schema import VERSION, Table
+from headgate_lab.demo.schema import VERSION, ShopTable
 
 ROWS_PER_FETCH: Final = 1_000
 DIFFERENCES_SHOWN_MAX: Final = 20
@@ -22,7 +22,7 @@ VALUE_CHARACTERS_SHOWN: Final = 60
 Values = tuple[str | None, ...]
 
 
-class Difference(msgspec.Struct, frozen=True):
+class MismatchedRow(msgspec.Struct, frozen=True):
     """A row that is not the same on both sides: missing in the target, surplus there, or with other values."""
 
     table: str
@@ -36,13 +36,13 @@ class Comparison(msgspec.Struct, frozen=True):
     table: str
     rows: int
     differences: int
-    shown: tuple[Difference, ...]
+    shown: tuple[MismatchedRow, ...]
 
 
-def compare(source: Connection, target: Connection, table: Table) -> Comparison:
+def compare(source: Connection, target: Connection, table: ShopTable) -> Comparison:
     """Compare all rows of a table, in one snapshot per side. The connections must not be in a transaction."""
     rows = differences = 0
-    shown: list[Difference] = []
+    shown: list[MismatchedRow] = []
     with source.transaction(), target.transaction():
         for key, left, right in _merge(_rows(source, table), _rows(target, table), len(table.key)):
             rows += 1
@@ -50,16 +50,16 @@ def compare(source: Connection, target: Connection, table: Table) -> Comparison:
                 continue
             differences += 1
             if len(shown) < DIFFERENCES_SHOWN_MAX:
-                shown.append(Difference(table.full_name, key, _explain(table, left, right)))
+                shown.append(MismatchedRow(table.full_name, key, _explain(table, left, right)))
     return Comparison(table.full_name, rows, differences, tuple(shown))
 
 
-def _columns(table: Table) -> list[str]:
+def _columns(table: ShopTable) -> list[str]:
     others = [column.name for column in table.columns if column.name not in table.key]
     return [*table.key, *others, VERSION]
 
 
-def _rows(connection: Connection, table: Table) -> Iterator[Values]:
+def _rows(connection: Connection, table: ShopTable) -> Iterator[Values]:
     """Order by the key as text, byte by byte: the order of Python's strings, whatever the database's collation."""
     query = SQL("SELECT {columns} FROM {table} ORDER BY {order}").format(
         columns=SQL(", ").join(SQL("{}::text").format(Identifier(column)) for column in _columns(table)),
@@ -96,7 +96,7 @@ def _order(key: Values) -> tuple[str, ...]:
     return tuple(part or "" for part in key)
 
 
-def _explain(table: Table, left: Values | None, right: Values | None) -> str:
+def _explain(table: ShopTable, left: Values | None, right: Values | None) -> str:
     if right is None:
         return "missing in the target"
     if left is None:

@@ -16,7 +16,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from headgate_lab.demo.load import Load
+from headgate_lab.demo.load import ShopLoad
 from headgate_lab.demo.tables import RowRate, TableView, views
 from headgate_lab.demo.watch import Watch
 
@@ -87,7 +87,7 @@ class Display:
         self.say(f"{what}: {time.monotonic() - began:.1f} s")
 
     @contextmanager
-    def status(self, watch: Watch, load: Load) -> Iterator[None]:
+    def status(self, watch: Watch, load: ShopLoad) -> Iterator[None]:
         """Within, the feed's tables are shown as they are."""
         status = _Status(watch, load)
         if self.console.is_terminal:
@@ -104,7 +104,7 @@ class Display:
 
 
 class _Status:
-    def __init__(self, watch: Watch, load: Load) -> None:
+    def __init__(self, watch: Watch, load: ShopLoad) -> None:
         self._watch = watch
         self._load = load
         self._rate = RowRate()

@@ -13,7 +13,7 @@ from headgate.sources.offsets import end_offsets
 from headgate_lab.demo.audit import AuditReport, audit
 from headgate_lab.demo.compare import Comparison, compare
 from headgate_lab.demo.load import write_markers
-from headgate_lab.demo.schema import TABLES, Row, Table
+from headgate_lab.demo.schema import TABLES, Row, ShopTable
 from headgate_lab.demo.stack import TOPIC_PREFIX
 from headgate_lab.demo.tables import passed
 from headgate_lab.demo.watch import Watch, WatchError
@@ -24,7 +24,7 @@ DRAIN_SECONDS_MAX: Final = 600.0
 
 POLL_SECONDS: Final = 0.25
 
-Stands = Callable[[Table, Row], bool]
+Stands = Callable[[ShopTable, Row], bool]
 """Whether the target's table has a row of this key."""
 
 
@@ -64,7 +64,7 @@ def await_drained(
     return at - began
 
 
-def row_stands(target: psycopg.Connection, table: Table, key: Row) -> bool:
+def row_stands(target: psycopg.Connection, table: ShopTable, key: Row) -> bool:
     """Whether a PostgreSQL has the row now: ``Stands``, but for its first argument."""
     query = SQL("SELECT 1 FROM {table} WHERE {key}").format(
         table=table.identifier, key=SQL(" AND ").join(SQL("{} = %s").format(Identifier(column)) for column in key)
@@ -73,7 +73,7 @@ def row_stands(target: psycopg.Connection, table: Table, key: Row) -> bool:
 
 
 def examine_all(
-    source_dsn: str, target_dsn: str, tables: Sequence[Table] = TABLES
+    source_dsn: str, target_dsn: str, tables: Sequence[ShopTable] = TABLES
 ) -> tuple[tuple[Comparison, ...], AuditReport]:
     """Every table compared row by row, and the whole record of the audit examined. Both sides must be at rest.
 

@@ -19,7 +19,7 @@ from psycopg import Connection
 from psycopg.sql import SQL, Composed, Identifier, Placeholder
 
 from headgate.provisioning.time_scale import scaled_seconds
-from headgate_lab.demo.schema import TABLES, Row, Table, with_altered
+from headgate_lab.demo.schema import TABLES, Row, ShopTable, with_altered
 from headgate_lab.embedded.clients import postgres_client
 
 OPERATIONS_PER_TRANSACTION_MAX: Final = 4
@@ -42,7 +42,7 @@ class LoadError(Exception):
     """A writer could not write; the message names it and the reason."""
 
 
-class Operation(StrEnum):
+class WriteKind(StrEnum):
     """What a writer does to a row. ``hand_over`` gives a unique value of one row to another."""
 
     INSERT = "insert"
@@ -53,13 +53,13 @@ class Operation(StrEnum):
     HAND_OVER = "hand_over"
 
 
-_WEIGHTS: Final[dict[Operation, int]] = {
-    Operation.INSERT: 20,
-    Operation.UPDATE: 44,
-    Operation.CHANGE_KEY: 6,
-    Operation.DELETE: 20,
-    Operation.RECREATE: 7,
-    Operation.HAND_OVER: 3,
+_WEIGHTS: Final[dict[WriteKind, int]] = {
+    WriteKind.INSERT: 20,
+    WriteKind.UPDATE: 44,
+    WriteKind.CHANGE_KEY: 6,
+    WriteKind.DELETE: 20,
+    WriteKind.RECREATE: 7,
+    WriteKind.HAND_OVER: 3,
 }
 """Updates dominate, as in a shop; deletes equal inserts, so that tables keep their size."""
 
@@ -97,7 +97,7 @@ class Writer:
     def __init__(self, dsn: str, *, seed: int, number: int, writers: int, rate: float) -> None:
         self.name = f"shop-writer-{number}"
         self.failure: psycopg.Error | LoadError | None = None
-        self.counts: Counter[Operation] = Counter()
+        self.counts: Counter[WriteKind] = Counter()
         self._dsn = dsn
         self._random = Random(f"{seed}/{number}")  # noqa: S311
         self._serials = count(FIRST_SERIAL + number, writers)
@@ -111,7 +111,7 @@ class Writer:
         """Hand over rows that exist; before start."""
         self._live[table].extend(keys)
 
-    def use(self, altered: Table) -> None:
+    def use(self, altered: ShopTable) -> None:
         """Write the columns that a table has now. May be called from any thread."""
         self._tables = with_altered(self._tables, altered)
 
@@ -144,28 +144,28 @@ class Writer:
     def transact(self, connection: Connection) -> int:
         """One transaction of 1 to 4 operations; how many."""
         operations = self._random.randint(1, OPERATIONS_PER_TRANSACTION_MAX)
-        done: Counter[Operation] = Counter()
+        done: Counter[WriteKind] = Counter()
         with connection.transaction():
             for _ in range(operations):
                 done[self._operate(connection)] += 1
         self.counts.update(done)
         return operations
 
-    def _operate(self, connection: Connection) -> Operation:
+    def _operate(self, connection: Connection) -> WriteKind:
         table = self._random.choice(self._tables)
         live = self._live[table.name]
         operation = self._random.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()))[0]
         if len(live) < LIVE_ROWS_MIN:
-            operation = Operation.INSERT
-        elif operation is Operation.HAND_OVER and table.unique is None:
-            operation = Operation.UPDATE
-        steps: dict[Operation, Callable[[Connection, Table, list[Key]], None]] = {
-            Operation.INSERT: self._insert,
-            Operation.UPDATE: self._update,
-            Operation.CHANGE_KEY: self._change_key,
-            Operation.DELETE: self._delete,
-            Operation.RECREATE: self._recreate,
-            Operation.HAND_OVER: self._hand_over,
+            operation = WriteKind.INSERT
+        elif operation is WriteKind.HAND_OVER and table.unique is None:
+            operation = WriteKind.UPDATE
+        steps: dict[WriteKind, Callable[[Connection, ShopTable, list[Key]], None]] = {
+            WriteKind.INSERT: self._insert,
+            WriteKind.UPDATE: self._update,
+            WriteKind.CHANGE_KEY: self._change_key,
+            WriteKind.DELETE: self._delete,
+            WriteKind.RECREATE: self._recreate,
+            WriteKind.HAND_OVER: self._hand_over,
         }
         steps[operation](connection, table, live)
         return operation
@@ -177,19 +177,19 @@ class Writer:
                 f"{self.name}: {statement.as_string(connection)} changed {changed} rows, not one of its own"
             )
 
-    def _new_row(self, table: Table) -> Row:
+    def _new_row(self, table: ShopTable) -> Row:
         return table.new_row(self._random, next(self._serials))
 
-    def _insert(self, connection: Connection, table: Table, live: list[Key]) -> None:
+    def _insert(self, connection: Connection, table: ShopTable, live: list[Key]) -> None:
         row = self._new_row(table)
         connection.execute(_insert(table, row), row)
         live.append(_key(table, row))
 
-    def _update(self, connection: Connection, table: Table, live: list[Key]) -> None:
+    def _update(self, connection: Connection, table: ShopTable, live: list[Key]) -> None:
         values = table.new_values(self._random, next(self._serials))
         self._change_row(connection, _update(table, values), (*values.values(), *self._random.choice(live)))
 
-    def _change_key(self, connection: Connection, table: Table, live: list[Key]) -> None:
+    def _change_key(self, connection: Connection, table: ShopTable, live: list[Key]) -> None:
         """Debezium sends a key change as a delete and a create, without large values that have not changed.
 
         No consumer can know such a value (the row with it was deleted first), so it is set again here; otherwise a
@@ -201,18 +201,18 @@ class Writer:
         self._change_row(connection, _update(table, changed), (*changed.values(), *live[place]))
         live[place] = _key(table, row)
 
-    def _delete(self, connection: Connection, table: Table, live: list[Key]) -> None:
+    def _delete(self, connection: Connection, table: ShopTable, live: list[Key]) -> None:
         place = self._random.randrange(len(live))
         live[place], live[-1] = live[-1], live[place]
         self._change_row(connection, _delete(table), live.pop())
 
-    def _recreate(self, connection: Connection, table: Table, live: list[Key]) -> None:
+    def _recreate(self, connection: Connection, table: ShopTable, live: list[Key]) -> None:
         key = self._random.choice(live)
         row = self._new_row(table) | dict(zip(table.key, key, strict=True))
         self._change_row(connection, _delete(table), key)
         connection.execute(_insert(table, row), row)
 
-    def _hand_over(self, connection: Connection, table: Table, live: list[Key]) -> None:
+    def _hand_over(self, connection: Connection, table: ShopTable, live: list[Key]) -> None:
         giver, taker = self._random.sample(live, 2)
         column = next(c for c in table.columns if c.name == table.unique)
         query = SQL("SELECT {column} FROM {table} WHERE {key}").format(
@@ -226,7 +226,7 @@ class Writer:
         self._change_row(connection, _update(table, {column.name: found[0]}), (found[0], *taker))
 
 
-class Load:
+class ShopLoad:
     """All writers together."""
 
     def __init__(self, dsn: str, seed: int, writers: int, rate: float, keys: dict[str, list[Key]]) -> None:
@@ -242,7 +242,7 @@ class Load:
         for writer in self.writers:
             writer.start()
 
-    def use(self, altered: Table) -> None:
+    def use(self, altered: ShopTable) -> None:
         """Write the columns that a table has now."""
         for writer in self.writers:
             writer.use(altered)
@@ -253,9 +253,9 @@ class Load:
             if writer.failure is not None:
                 raise LoadError(f"{writer.name} could not write to the source: {writer.failure}") from writer.failure
 
-    def counts(self) -> Counter[Operation]:
+    def counts(self) -> Counter[WriteKind]:
         """Operations committed so far."""
-        return sum((writer.counts.copy() for writer in self.writers), Counter[Operation]())
+        return sum((writer.counts.copy() for writer in self.writers), Counter[WriteKind]())
 
     def stop(self) -> None:
         """Stop all writers and wait for their last transaction. Idempotent. Raises LoadError."""
@@ -266,15 +266,15 @@ class Load:
         self.check()
 
 
-def _key(table: Table, row: Row) -> Key:
+def _key(table: ShopTable, row: Row) -> Key:
     return tuple(row[column] for column in table.key)
 
 
-def _where(table: Table) -> Composed:
+def _where(table: ShopTable) -> Composed:
     return SQL(" AND ").join(SQL("{} = %s").format(Identifier(column)) for column in table.key)
 
 
-def _insert(table: Table, row: Row) -> Composed:
+def _insert(table: ShopTable, row: Row) -> Composed:
     return SQL("INSERT INTO {table} ({columns}, version) VALUES ({values}, 0)").format(
         table=table.identifier,
         columns=SQL(", ").join(map(Identifier, row)),
@@ -282,7 +282,7 @@ def _insert(table: Table, row: Row) -> Composed:
     )
 
 
-def _update(table: Table, values: Row) -> Composed:
+def _update(table: ShopTable, values: Row) -> Composed:
     return SQL("UPDATE {table} SET {sets} WHERE {key}").format(
         table=table.identifier,
         sets=SQL(", ").join(SQL("{} = %s").format(Identifier(column)) for column in values),
@@ -290,5 +290,5 @@ def _update(table: Table, values: Row) -> Composed:
     )
 
 
-def _delete(table: Table) -> Composed:
+def _delete(table: ShopTable) -> Composed:
     return SQL("DELETE FROM {table} WHERE {key}").format(table=table.identifier, key=_where(table))

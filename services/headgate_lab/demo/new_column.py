@@ -7,8 +7,8 @@ from typing import Final
 from psycopg.sql import SQL, Identifier
 
 from headgate.provisioning.time_scale import scaled_seconds
-from headgate_lab.demo.load import Load
-from headgate_lab.demo.schema import NEW_COLUMN, SCHEMA, Table
+from headgate_lab.demo.load import ShopLoad
+from headgate_lab.demo.schema import NEW_COLUMN, SCHEMA, ShopTable
 from headgate_lab.demo.watch import WatchError
 from headgate_lab.embedded.clients import postgres_client
 
@@ -22,7 +22,9 @@ SELECT EXISTS (SELECT FROM information_schema.columns WHERE (table_schema, table
 """
 
 
-def add_column(table: Table, load: Load, *, source_dsn: str, target_dsn: str, check: Callable[[], None]) -> float:
+def add_column(
+    table: ShopTable, load: ShopLoad, *, source_dsn: str, target_dsn: str, check: Callable[[], None]
+) -> float:
     """Add NEW_COLUMN to the source's table, have it written, and wait for it at the target; how many seconds that took.
 
     ``table``: with the column. Raises WatchError, and what ``check`` does.

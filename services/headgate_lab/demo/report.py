@@ -55,7 +55,7 @@ class Verified(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
-class Report(msgspec.Struct, frozen=True):
+class DemoReport(msgspec.Struct, frozen=True):
     """Everything found. Lags and rates are of the time when the writers wrote; times in seconds.
 
     ``faults`` are those that were asked for. ``pauses`` has, per fault, the longest gap between two visible changes of
@@ -136,7 +136,7 @@ class Report(msgspec.Struct, frozen=True):
         return found + [f"left over: {one}" for one in self.left_over]
 
 
-def show_report(console: Console, report: Report) -> None:
+def show_report(console: Console, report: DemoReport) -> None:
     """The figures as a table, what is wrong, and where to look next."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column, justify in (("figure", "left"), ("value", "right"), ("unit", "left"), ("goal", "right"), ("", "left")):

@@ -19,10 +19,10 @@ from headgate_lab.demo.display import Display
 from headgate_lab.demo.ending import await_drained, examine_all, row_stands
 from headgate_lab.demo.faults import FaultKind, Faults, Takeover
 from headgate_lab.demo.folder import ClusterAt, Scratch, scratch_parts
-from headgate_lab.demo.load import Load
+from headgate_lab.demo.load import ShopLoad
 from headgate_lab.demo.new_column import add_column
 from headgate_lab.demo.pauses import longest_pauses
-from headgate_lab.demo.report import Report, Verified
+from headgate_lab.demo.report import DemoReport, Verified
 from headgate_lab.demo.schema import NEW_COLUMN, TABLE_WITH_NEW_COLUMN, TABLES, with_altered
 from headgate_lab.demo.services import LEASE_SECONDS, Services, create_feed, postgresql_address
 from headgate_lab.demo.stack import FEED, Stack, running_stack
@@ -56,7 +56,7 @@ TITLES: Final = {
 LAG_SAMPLE_SECONDS: Final = 1.0
 
 
-class Options(msgspec.Struct, frozen=True):
+class DemoOptions(msgspec.Struct, frozen=True):
     """``duration`` seconds of undisturbed writing in all, ``rate`` changes per second, ``keep`` the folder.
 
     Writing is undisturbed before the first of ``faults``, between them and after the last.
@@ -78,12 +78,12 @@ class Shop(msgspec.Struct, frozen=True):
     stack: Stack
     services: Services
     watch: Watch
-    load: Load
+    load: ShopLoad
     faults: Faults
 
 
 @contextmanager
-def running_shop(options: Options, display: Display, left_over: list[str]) -> Iterator[Shop]:
+def running_shop(options: DemoOptions, display: Display, left_over: list[str]) -> Iterator[Shop]:
     """All of it up, the feed created, every table replicating, the writers writing; then all of it down.
 
     ``left_over`` gets a line for each process that had to be killed or is still there. Logs stay if anything raises.
@@ -92,7 +92,7 @@ def running_shop(options: Options, display: Display, left_over: list[str]) -> It
         yield _start(options, display, scratch, left_over)
 
 
-def _start(options: Options, display: Display, scratch: Scratch, left_over: list[str]) -> Shop:
+def _start(options: DemoOptions, display: Display, scratch: Scratch, left_over: list[str]) -> Shop:
     folder, parts = scratch.folder, scratch.parts
     stack = parts.enter_context(running_stack(folder, options.seed, display.stage))
     cluster = ClusterAt(stack.bootstrap)
@@ -103,7 +103,7 @@ def _start(options: Options, display: Display, scratch: Scratch, left_over: list
     parts.callback(watch.close)
     services = Services(stack.bootstrap, options.agents, folder / "logs", lease_seconds=options.lease_seconds)
     parts.callback(lambda: left_over.extend(stop_all(services.all)))
-    load = Load(stack.source_dsn, seed=options.seed, writers=WRITERS, rate=options.rate, keys=stack.keys)
+    load = ShopLoad(stack.source_dsn, seed=options.seed, writers=WRITERS, rate=options.rate, keys=stack.keys)
     parts.callback(load.stop)
     agents = "one agent" if options.agents == 1 else f"{options.agents} agents"
     display.say(f"starting two coordinators and {agents}; their logs are in {services.log_folder}")
@@ -139,7 +139,7 @@ def _start(options: Options, display: Display, scratch: Scratch, left_over: list
     return Shop(scratch, stack, services, watch, load, faults)
 
 
-def demonstrate(options: Options, display: Display) -> Report:
+def demonstrate(options: DemoOptions, display: Display) -> DemoReport:
     """The whole demo. Raises what starting raises, WatchError, ServiceError, LoadError."""
     left_over: list[str] = []
     with running_shop(options, display, left_over) as shop:
@@ -148,7 +148,7 @@ def demonstrate(options: Options, display: Display) -> Report:
     return msgspec.structs.replace(report, left_over=tuple(left_over))
 
 
-def _play(shop: Shop, options: Options, display: Display) -> Report:
+def _play(shop: Shop, options: DemoOptions, display: Display) -> DemoReport:
     began, rows_before = time.monotonic(), shop.watch.rows_applied()
     lags: list[float] = []
     takeovers: list[Takeover] = []
@@ -181,7 +181,7 @@ def _play(shop: Shop, options: Options, display: Display) -> Report:
     )
     with postgres_client(shop.stack.target_dsn) as target:
         pauses = {one.fault: longest_pauses(target, one.tables, one.begin, one.end) for one in takeovers}
-    return Report(
+    return DemoReport(
         seed=options.seed,
         faults=options.faults,
         comparisons=comparisons,

@@ -34,7 +34,7 @@ Make = Callable[[Random, int], object]
 """Gives a value; the number is new in every call, for values that must be unique."""
 
 
-class Column(msgspec.Struct, frozen=True):
+class ShopColumn(msgspec.Struct, frozen=True):
     """A column, how a value for it is made and how often an update touches it (0 never, 1 always)."""
 
     name: str
@@ -43,12 +43,12 @@ class Column(msgspec.Struct, frozen=True):
     share: float = 0.0
 
 
-class Table(msgspec.Struct, frozen=True):
+class ShopTable(msgspec.Struct, frozen=True):
     """A table of the shop. ``unique`` is a column that rows hand over to each other."""
 
     name: str
     key: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[ShopColumn, ...]
     initial_rows: int
     unique: str | None = None
     large: str | None = None
@@ -143,88 +143,88 @@ def _order_id(random: Random, _serial: int) -> uuid.UUID:
 
 # --- the tables -------------------------------------------------------------------------------------------------
 
-TABLES: Final[tuple[Table, ...]] = (
-    Table(
+TABLES: Final[tuple[ShopTable, ...]] = (
+    ShopTable(
         name="customers",
         key=("id",),
         unique="email",
         initial_rows=3_000,
         columns=(
-            Column("id", "bigint", lambda _, serial: serial),
-            Column("email", "text NOT NULL UNIQUE", _email, 0.1),
-            Column("name", "text NOT NULL", _text, 0.3),
-            Column("born", "date", _maybe(_day), 0.2),
-            Column("credit", "numeric(12,2) NOT NULL", _decimal(12, 2), 0.7),
-            Column("joined", "timestamptz NOT NULL", _moment, 0.1),
-            Column("active", "boolean", _maybe(lambda random, _: random.random() < 0.5), 0.3),
+            ShopColumn("id", "bigint", lambda _, serial: serial),
+            ShopColumn("email", "text NOT NULL UNIQUE", _email, 0.1),
+            ShopColumn("name", "text NOT NULL", _text, 0.3),
+            ShopColumn("born", "date", _maybe(_day), 0.2),
+            ShopColumn("credit", "numeric(12,2) NOT NULL", _decimal(12, 2), 0.7),
+            ShopColumn("joined", "timestamptz NOT NULL", _moment, 0.1),
+            ShopColumn("active", "boolean", _maybe(lambda random, _: random.random() < 0.5), 0.3),
         ),
     ),
-    Table(
+    ShopTable(
         name="products",
         key=("sku",),
         large="description",
         initial_rows=400,
         columns=(
-            Column("sku", "text", lambda random, serial: f"{random.choice(_WORDS)}/{serial}"),
-            Column("name", "text NOT NULL", _text, 0.4),
-            Column("price", "numeric NOT NULL", _decimal(15, 4), 0.7),
-            Column("rating", "double precision", _maybe(lambda random, _: random.gauss(0, 1e6)), 0.4),
-            Column("description", "text NOT NULL", _large_text, 0.05),
-            Column("after", "text", _maybe(_maybe_empty), 0.3),
-            Column("changed", "timestamptz", _maybe(_moment), 0.5),
+            ShopColumn("sku", "text", lambda random, serial: f"{random.choice(_WORDS)}/{serial}"),
+            ShopColumn("name", "text NOT NULL", _text, 0.4),
+            ShopColumn("price", "numeric NOT NULL", _decimal(15, 4), 0.7),
+            ShopColumn("rating", "double precision", _maybe(lambda random, _: random.gauss(0, 1e6)), 0.4),
+            ShopColumn("description", "text NOT NULL", _large_text, 0.05),
+            ShopColumn("after", "text", _maybe(_maybe_empty), 0.3),
+            ShopColumn("changed", "timestamptz", _maybe(_moment), 0.5),
         ),
     ),
-    Table(
+    ShopTable(
         name="orders",
         key=("id",),
         initial_rows=3_000,
         columns=(
-            Column("id", "uuid", _order_id),
-            Column("customer", "bigint NOT NULL", _number(1, 10_000)),
-            Column(
+            ShopColumn("id", "uuid", _order_id),
+            ShopColumn("customer", "bigint NOT NULL", _number(1, 10_000)),
+            ShopColumn(
                 "status", "text NOT NULL", lambda random, _: random.choice(("new", "paid", "sent", "Rückgabe")), 0.7
             ),
-            Column("total", "numeric(14,2)", _maybe(_decimal(14, 2)), 0.5),
-            Column("placed", "timestamptz NOT NULL", _moment),
-            Column("delivered", "timestamptz", _maybe(_moment), 0.3),
-            Column("payload", "jsonb", _maybe(_document), 0.3),
-            Column("after", "text", _maybe(_maybe_empty), 0.2),
+            ShopColumn("total", "numeric(14,2)", _maybe(_decimal(14, 2)), 0.5),
+            ShopColumn("placed", "timestamptz NOT NULL", _moment),
+            ShopColumn("delivered", "timestamptz", _maybe(_moment), 0.3),
+            ShopColumn("payload", "jsonb", _maybe(_document), 0.3),
+            ShopColumn("after", "text", _maybe(_maybe_empty), 0.2),
         ),
     ),
-    Table(
+    ShopTable(
         name="order_lines",
         key=("order_no", "line_no"),
         initial_rows=4_000,
         columns=(
-            Column("order_no", "bigint", lambda _, serial: serial // 4),
-            Column("line_no", "integer", lambda _, serial: serial % 4 + 1),
-            Column("quantity", "integer NOT NULL", _number(-(2**31), 2**31 - 1), 0.7),
-            Column("price", "numeric(18,6)", _maybe(_decimal(18, 6)), 0.3),
-            Column("comment", "text", _maybe(_maybe_empty), 0.3),
+            ShopColumn("order_no", "bigint", lambda _, serial: serial // 4),
+            ShopColumn("line_no", "integer", lambda _, serial: serial % 4 + 1),
+            ShopColumn("quantity", "integer NOT NULL", _number(-(2**31), 2**31 - 1), 0.7),
+            ShopColumn("price", "numeric(18,6)", _maybe(_decimal(18, 6)), 0.3),
+            ShopColumn("comment", "text", _maybe(_maybe_empty), 0.3),
         ),
     ),
-    Table(
+    ShopTable(
         name="stock",
         key=("warehouse", "sku"),
         initial_rows=2_000,
         columns=(
-            Column("warehouse", "text", lambda random, _: random.choice(_WAREHOUSES)),
-            Column("sku", "text", lambda _, serial: f"Ä-{serial}"),
-            Column("quantity", "bigint NOT NULL", _number(-(2**63), 2**63 - 1), 0.9),
-            Column("counted", "timestamptz", _maybe(_moment), 0.5),
-            Column("label", "bytea", _maybe(lambda random, _: random.randbytes(12)), 0.1),
+            ShopColumn("warehouse", "text", lambda random, _: random.choice(_WAREHOUSES)),
+            ShopColumn("sku", "text", lambda _, serial: f"Ä-{serial}"),
+            ShopColumn("quantity", "bigint NOT NULL", _number(-(2**63), 2**63 - 1), 0.9),
+            ShopColumn("counted", "timestamptz", _maybe(_moment), 0.5),
+            ShopColumn("label", "bytea", _maybe(lambda random, _: random.randbytes(12)), 0.1),
         ),
     ),
 )
 """In the order in which they are shown; two of them have composite keys."""
 
 
-def with_altered(tables: Sequence[Table], altered: Table) -> tuple[Table, ...]:
+def with_altered(tables: Sequence[ShopTable], altered: ShopTable) -> tuple[ShopTable, ...]:
     """``tables`` with one of them as it is now."""
     return tuple(altered if table.name == altered.name else table for table in tables)
 
 
-NEW_COLUMN: Final = Column(
+NEW_COLUMN: Final = ShopColumn(
     "channel", "text DEFAULT 'shop'", lambda random, _: random.choice(("app", "fax", "Börse")), 0.5
 )
 """What a table gets under load; rows from before have the default."""
@@ -273,7 +273,7 @@ def _create_tables(connection: Connection) -> None:
             )
 
 
-def _create_table(table: Table) -> Composed:
+def _create_table(table: ShopTable) -> Composed:
     columns = [SQL("{name} ").format(name=Identifier(c.name)) + SQL(c.sql_type) for c in table.columns]
     columns.append(SQL("{version} bigint NOT NULL").format(version=Identifier(VERSION)))
     columns.append(SQL("PRIMARY KEY ({key})").format(key=SQL(", ").join(map(Identifier, table.key))))

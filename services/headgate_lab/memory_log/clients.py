@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headgate.eventlog.lasting_reader import AskedEnds, LastingReader, ReaderStoppedError
 from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError, Partition, Placed
 from headgate.records.base import Key
-from headgate_lab.memory_log.partition import Entry
+from headgate_lab.memory_log.partition import LogEntry
 
 if TYPE_CHECKING:
     from headgate_lab.memory_log.log import MemoryLog
@@ -103,17 +103,17 @@ class _Client:
         # Markers and holes behind the last record count as delivered, as position() does in librdkafka.
         self._positions[partition] = position if len(batch) >= records_max else max(position, stop)
 
-    def _meet(self, partition: Partition, entry: Entry) -> None:
+    def _meet(self, partition: Partition, entry: LogEntry) -> None:
         try:
             self._log.level.met(entry.level)
         except NewerSchemaError as newer:
             raise NewerSchemaError(f"{partition.topic}/{partition.number} offset {entry.offset}: {newer}") from newer
 
-    def _passes_over(self, entry: Entry) -> bool:
+    def _passes_over(self, entry: LogEntry) -> bool:
         return not isinstance(entry.key, str) and self._is_known(entry.key)
 
 
-def _delivered(partition: Partition, entry: Entry) -> Delivery | Garbage:
+def _delivered(partition: Partition, entry: LogEntry) -> Delivery | Garbage:
     if entry.newer:
         raise NewerSchemaError(f"{partition.topic}/{partition.number} offset {entry.offset}: {entry.fault}")
     if isinstance(entry.key, str):

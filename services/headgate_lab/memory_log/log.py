@@ -33,7 +33,7 @@ from headgate.records.base import Key, Record
 from headgate.records.control import OwnerAnnounced
 from headgate.records.registry import KEY_FORMS
 from headgate_lab.memory_log.clients import MemoryReader, MemoryTransactionalWriter, MemoryWriter
-from headgate_lab.memory_log.partition import Entry, Fate, PartitionLog, Transaction
+from headgate_lab.memory_log.partition import Fate, LogEntry, PartitionLog, Transaction
 
 __all__ = ["CommitFault", "MemoryBroker", "MemoryLog", "MemoryReader", "MemoryTransactionalWriter", "MemoryWriter"]
 
@@ -68,7 +68,7 @@ class MemoryBroker:
         self._producer_epochs: dict[str, int] = {}
         self._open: dict[str, Transaction] = {}
         self._commit_faults: dict[str, deque[CommitFault]] = {}
-        self.on_committed: Callable[[Partition, Entry], None] = lambda _partition, _entry: None
+        self.on_committed: Callable[[Partition, LogEntry], None] = lambda _partition, _entry: None
         """Sees every record at the moment it becomes a fact, in that order: what no process of a cluster can."""
         self.monotonic: Callable[[], float] = lambda: 0.0
         """The clock by which readers notice that they are stuck; it advances only when it is driven."""
@@ -163,7 +163,7 @@ class MemoryBroker:
         """Where read_committed readers stop."""
         return self.log_of(partition).last_stable(partition)
 
-    def entries(self, partition: Partition, start: int, stop: int, records_max: int) -> list[Entry]:
+    def entries(self, partition: Partition, start: int, stop: int, records_max: int) -> list[LogEntry]:
         """Up to ``records_max`` records (also aborted ones) with start <= offset < stop."""
         return self.log_of(partition).between(start, stop)[:records_max]
 
@@ -228,7 +228,7 @@ class MemoryBroker:
         offset = log.end
         if isinstance(value, OwnerAnnounced):
             level = max(level, value.level)
-        entry = Entry(offset, key, value, transaction, fault, newer, level)
+        entry = LogEntry(offset, key, value, transaction, fault, newer, level)
         log.entries.append(entry)
         log.end = offset + 1
         if transaction is None:

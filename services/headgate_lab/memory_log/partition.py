@@ -27,10 +27,10 @@ class Transaction:
     def __init__(self) -> None:
         self.fate = Fate.OPEN
         self.first_offsets: dict[Partition, int] = {}
-        self.entries: list[tuple[Partition, Entry]] = []
+        self.entries: list[tuple[Partition, LogEntry]] = []
 
 
-class Entry(msgspec.Struct, frozen=True):
+class LogEntry(msgspec.Struct, frozen=True):
     """One data record on the log: ``key`` is text for records that cannot be understood, which have a ``fault``."""
 
     offset: int
@@ -55,7 +55,7 @@ class PartitionLog:
     """Records in offset order, with holes; ``start`` moves up by retention, ``end`` is the next offset."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[LogEntry] = []
         self.start = 0
         self.end = 0
         self.open: set[Transaction] = set()
@@ -70,7 +70,7 @@ class PartitionLog:
         """Index of the first entry at or above ``offset``."""
         return bisect_left(self.entries, offset, key=_OFFSET)
 
-    def between(self, start: int, stop: int) -> list[Entry]:
+    def between(self, start: int, stop: int) -> list[LogEntry]:
         """The records (also aborted ones) with start <= offset < stop."""
         return self.entries[self.index(start) : self.index(stop)]
 

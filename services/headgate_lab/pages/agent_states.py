@@ -14,8 +14,8 @@ from headgate.agent.core.executor import CopyOrder, SpanId, SpanTask
 from headgate.agent.core.span import inputs
 from headgate.agent.core.span.failures import worst
 from headgate.agent.core.span.machine import decide
-from headgate.agent.core.span.states import OVER, Phase, Span
-from headgate.agent.core.span.transitions import LowerEpochError, Signal, signal_of
+from headgate.agent.core.span.states import OVER, Span, TaskPhase
+from headgate.agent.core.span.transitions import LowerEpochError, TaskSignal, signal_of
 from headgate.records.control import Epoch, SpanPlan
 from headgate.runtime.table import UnknownTransitionError
 from headgate_lab.pages.state_chart import Edge
@@ -27,15 +27,15 @@ _EPOCHS: Final = (Epoch(1, 1), Epoch(1, 2))
 _FAILURES_MAX: Final = 1
 """So that a failure which is retried and the last one are both near."""
 
-FREE: Final = (Phase.WAITING, Phase.READING, Phase.CLAIMED, Phase.RETRYING)
+FREE: Final = (TaskPhase.WAITING, TaskPhase.READING, TaskPhase.CLAIMED, TaskPhase.RETRYING)
 """Neither a call nor a batch has the span: it is ended at once."""
 
-CALLING: Final = (Phase.OPENING, Phase.CLAIMING, Phase.SETTLING)
+CALLING: Final = (TaskPhase.OPENING, TaskPhase.CLAIMING, TaskPhase.SETTLING)
 """A call to source or sink is under way, whose answer is waited for."""
 
-_ENDING: Final = (Phase.DRAINING, Phase.RECALLED, Phase.SEALING, Phase.RESEALING, Phase.STOPPED)
+_ENDING: Final = (TaskPhase.DRAINING, TaskPhase.RECALLED, TaskPhase.SEALING, TaskPhase.RESEALING, TaskPhase.STOPPED)
 
-_FROM_EVERYWHERE: Final = frozenset({Signal.ADD, Signal.CLOSE})
+_FROM_EVERYWHERE: Final = frozenset({TaskSignal.ADD, TaskSignal.CLOSE})
 """Lead from every state to the same one; drawn only where nothing is run."""
 
 _Step = tuple[Span | None, inputs.SpanInput, Span | None]
@@ -127,15 +127,15 @@ def _after(span: Span | None, given: inputs.SpanInput) -> Span | str | None:
         return str(error)
 
 
-def _phase(span: Span | None) -> Phase:
-    return Phase.ABSENT if span is None else span.phase
+def _phase(span: Span | None) -> TaskPhase:
+    return TaskPhase.ABSENT if span is None else span.phase
 
 
-def _edges() -> Iterator[tuple[Phase, Phase, Signal]]:
+def _edges() -> Iterator[tuple[TaskPhase, TaskPhase, TaskSignal]]:
     seen = {(_phase(a), _phase(b), signal_of(a, given)) for a, given, b in steps()}
-    order = list(Phase)
+    order = list(TaskPhase)
     for start, end, signal in sorted(seen, key=lambda edge: (order.index(edge[0]), order.index(edge[1]), edge[2])):
-        if start is end or (signal in _FROM_EVERYWHERE and start is not Phase.ABSENT and start not in OVER):
+        if start is end or (signal in _FROM_EVERYWHERE and start is not TaskPhase.ABSENT and start not in OVER):
             continue
         yield start, end, signal
 
@@ -145,7 +145,7 @@ def running_edges() -> list[Edge]:
     return [
         (a.value, b.value, signal.value)
         for a, b, signal in _edges()
-        if not {a, b} & {*_ENDING[:-1]} and signal not in (Signal.SEAL, Signal.STOP)
+        if not {a, b} & {*_ENDING[:-1]} and signal not in (TaskSignal.SEAL, TaskSignal.STOP)
     ]
 
 
@@ -157,7 +157,7 @@ def ending_edges() -> list[Edge]:
     return list(found)
 
 
-def _group(phase: Phase) -> str:
+def _group(phase: TaskPhase) -> str:
     return "free" if phase in FREE else "calling" if phase in CALLING else phase.value
 
 
@@ -178,7 +178,7 @@ def session_edges() -> list[Edge]:
 def _directed(span: Span | None, directive: session.Directive) -> Iterator[str]:
     """The state behind a directive, if it can be given in this one."""
     action = session.TRANSITIONS.get((None if span is None else span.state, directive))
-    if action is session.Action.SAY_STOPPED:
+    if action is session.SessionAction.SAY_STOPPED:
         yield "stopped"
     given = None if action is None else _asked(span, directive, action)
     after = span if given is None else _after(span, given)
@@ -186,18 +186,18 @@ def _directed(span: Span | None, directive: session.Directive) -> Iterator[str]:
         yield _state(after)
 
 
-def _asked(span: Span | None, directive: session.Directive, action: session.Action) -> inputs.SpanInput | None:
+def _asked(span: Span | None, directive: session.Directive, action: session.SessionAction) -> inputs.SpanInput | None:
     """What the session gives to its executor for an action."""
     is_new = directive.value.endswith("_anew") or directive is session.Directive.CLOSE
     epoch = _EPOCHS[is_new] if span is None else Epoch(1, span.task.epoch.n + is_new)
     match action:
-        case session.Action.PREPARE | session.Action.REPLICATE:
-            return inputs.Add(_task(epoch), action is session.Action.REPLICATE, 1, _FAILURES_MAX)
-        case session.Action.CLOSE:
+        case session.SessionAction.PREPARE | session.SessionAction.REPLICATE:
+            return inputs.Add(_task(epoch), action is session.SessionAction.REPLICATE, 1, _FAILURES_MAX)
+        case session.SessionAction.CLOSE:
             return inputs.Close(_task(epoch), 1)
-        case session.Action.SEAL | session.Action.STOP:
-            return inputs.Remove(seal=action is session.Action.SEAL)
-        case session.Action.FORGET:
+        case session.SessionAction.SEAL | session.SessionAction.STOP:
+            return inputs.Remove(seal=action is session.SessionAction.SEAL)
+        case session.SessionAction.FORGET:
             return inputs.Forget()
         case _:
             return None

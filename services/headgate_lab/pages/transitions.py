@@ -9,7 +9,7 @@ from msgspec.structs import fields, replace
 
 from headgate.agent.core import transitions as session
 from headgate.agent.core.span import transitions as span
-from headgate.agent.core.span.states import Phase
+from headgate.agent.core.span.states import TaskPhase
 from headgate.coordinator.core import replication
 from headgate.generation.changelog.core import phases as generation
 from headgate.migration.core import transitions as migration
@@ -19,13 +19,13 @@ from headgate_lab.pages import agent_states, feed_states
 from headgate_lab.pages.state_chart import Edge, chart
 
 _FORMS: Final = {
-    replication.Phase.ABSENT: (ReplicationState.ABSENT, False, False),
-    replication.Phase.PREPARE: (ReplicationState.PREPARE, True, True),
-    replication.Phase.HANDOVER: (ReplicationState.COMMIT, True, True),
-    replication.Phase.COMMIT: (ReplicationState.COMMIT, True, False),
-    replication.Phase.REPLICATING: (ReplicationState.REPLICATING, True, False),
-    replication.Phase.REMOVING: (ReplicationState.REMOVING, True, False),
-    replication.Phase.ORPHANED: (ReplicationState.REMOVING, False, False),
+    replication.SpanPhase.ABSENT: (ReplicationState.ABSENT, False, False),
+    replication.SpanPhase.PREPARE: (ReplicationState.PREPARE, True, True),
+    replication.SpanPhase.HANDOVER: (ReplicationState.COMMIT, True, True),
+    replication.SpanPhase.COMMIT: (ReplicationState.COMMIT, True, False),
+    replication.SpanPhase.REPLICATING: (ReplicationState.REPLICATING, True, False),
+    replication.SpanPhase.REMOVING: (ReplicationState.REMOVING, True, False),
+    replication.SpanPhase.ORPHANED: (ReplicationState.REMOVING, False, False),
 }
 """An example of each phase: the record's state, and whether it has a primary and a secondary."""
 
@@ -108,7 +108,7 @@ def feed_picture() -> str:
 
 def span_picture() -> str:
     """pictures/states-span.svg."""
-    return chart("states-span", "The states of a span", _values(replication.Phase), _owners_edges())
+    return chart("states-span", "The states of a span", _values(replication.SpanPhase), _owners_edges())
 
 
 def task_picture() -> str:
@@ -131,7 +131,7 @@ def agent_span_end_picture() -> str:
 def _of_span(name: str, title: str, edges: Sequence[Edge]) -> str:
     """The chart with the states that it needs, in the order of their lives."""
     used = {state for start, end, _ in edges for state in (start, end)}
-    order = ["absent", "free", "calling", *(phase for phase in _values(Phase) if phase != "absent")]
+    order = ["absent", "free", "calling", *(phase for phase in _values(TaskPhase) if phase != "absent")]
     return chart(name, title, [state for state in order if state in used], edges)
 
 
@@ -141,7 +141,7 @@ def _named(phases: Iterable[StrEnum]) -> str:
 
 def migration_picture() -> str:
     """pictures/states-migration.svg."""
-    states = [phase for phase in _values(migration.Phase) if phase != "awaiting_approval"]
+    states = [phase for phase in _values(migration.MigrationPhase) if phase != "awaiting_approval"]
     title = "The states of a schema change"
     return chart("states-migration", title, ["awaiting_approval", *states], _migrations_edges())
 
@@ -149,7 +149,7 @@ def migration_picture() -> str:
 def change_log_picture() -> str:
     """pictures/states-change-log.svg."""
     title = "The states of a generation of a change log"
-    return chart("states-change-log", title, [*_values(generation.Phase), "retired"], _generations_edges())
+    return chart("states-change-log", title, [*_values(generation.SwitchPhase), "retired"], _generations_edges())
 
 
 def _values(phases: Iterable[StrEnum]) -> list[str]:
@@ -166,7 +166,7 @@ def _owners_edges() -> Iterable[tuple[str, str, str]]:
             yield phase.value, after.value, signal.value
 
 
-def _example(phase: replication.Phase) -> SpanDispatched:
+def _example(phase: replication.SpanPhase) -> SpanDispatched:
     state, has_primary, has_secondary = _FORMS[phase]
     return SpanDispatched(
         feed_id="0-1",
@@ -198,7 +198,7 @@ def _cause() -> replication.Cause:
 def _generations_edges() -> Iterable[tuple[str, str, str]]:
     """(phase, next phase, signal)."""
     after = {action: phase.value for action, phase in generation.PHASE_AFTER.items()}
-    after[generation.Action.RETIRE] = "retired"
+    after[generation.SwitchAction.RETIRE] = "retired"
     for (phase, signal), action in generation.TRANSITIONS.items():
         if action in after:
             yield phase.value, after[action], signal.value
@@ -209,8 +209,8 @@ def _migrations_edges() -> Iterable[tuple[str, str, str]]:
     cause = migration.Cause(owner_rev=7, now_ms=0)
     for record in _migrations():
         before = migration.phase(record)
-        for signal in migration.Signal:
-            if migration.TRANSITIONS[before, signal] is not migration.Action.NEVER:
+        for signal in migration.MigrationSignal:
+            if migration.TRANSITIONS[before, signal] is not migration.MigrationAction.NEVER:
                 after = migration.phase(migration.apply(record, signal, cause))
                 if after is not before:
                     yield before.value, after.value, signal.value

@@ -10,7 +10,7 @@ from headgate.migration.statements.clauses import CLAUSES, DialectName, Support
 from headgate.migration.statements.mariadb_columns import origins
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import StatementError
-from headgate.migration.strategies.contract import Column, RefusedError, Table
+from headgate.migration.strategies.contract import DescribedColumn, DescribedTable, RefusedError
 from headgate.migration.strategies.planning import check_added
 from headgate.records.migration import MigrationStrategy
 from headgate_lab.schema_changes.case import Case
@@ -29,7 +29,7 @@ SPACES: Final[dict[DialectName, tuple[str, ...]]] = {
     "postgres": (" ", "\n", "\t ", "/* ; /* ' */ */", "--'\"\n", "/**/ "),
 }
 _COLUMNS: Final = (*COLUMNS, "twice")
-_TABLE: Final = Table("public", "items", tuple(Column(name, "int") for name in _COLUMNS), {}, "")
+_TABLE: Final = DescribedTable("public", "items", tuple(DescribedColumn(name, "int") for name in _COLUMNS), {}, "")
 _FULLTEXT: Final = "FULLTEXT"
 _NOT_AT_ONCE: Final = "cannot be renamed or dropped at once"
 """What ``online`` answers where columns are dropped beside such an index; they are renamed at once there."""

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["COLUMNS", "Batch", "Load"]
+__all__ = ["COLUMNS", "Batch", "ClientHistory"]
 
 COLUMNS: Final = ("id", "n", "a", "s", "d", "word", "at", "body")
 """The columns that clients write."""
@@ -27,7 +27,7 @@ class Batch(msgspec.Struct, frozen=True):
     ids: frozenset[int]
 
 
-class Load:
+class ClientHistory:
     """One client's history, which is its seed."""
 
     def __init__(self, chance: random.Random) -> None:

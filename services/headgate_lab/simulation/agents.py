@@ -20,7 +20,7 @@ from headgate.records.control import AgentAnnounced, Liveness
 from headgate.records.keys import AgentKey
 from headgate.runtime.machine import Arrived
 from headgate_lab.simulation.executor import SimulatedExecutor
-from headgate_lab.simulation.processes import Process, Stage
+from headgate_lab.simulation.processes import Process, ProcessSurroundings
 
 WRITE_SECONDS: Final = 2.0
 """As in agent/shell/service.py, like the next three."""
@@ -36,7 +36,7 @@ EARLY_WORK_WEIGHT: Final = 50.0
 class AgentProcess(Process):
     """An agent: sessions one after the other, as agent/shell/service.py runs them."""
 
-    def __init__(self, stage: Stage, name: str, sessions: "Sessions") -> None:
+    def __init__(self, stage: ProcessSurroundings, name: str, sessions: "Sessions") -> None:
         super().__init__(stage, name)
         self._sessions = sessions
         self.session: _Session | None = None

@@ -18,7 +18,7 @@ TICKS: Final = 400
 FRAMES_SHOWN: Final = 3
 
 
-class Finding(msgspec.Struct, frozen=True):
+class SeedFailure(msgspec.Struct, frozen=True):
     """A guarantee that did not hold, or a machine that raised: ``at`` seconds of the world's clock."""
 
     seed: int
@@ -30,7 +30,7 @@ class Played(msgspec.Struct, frozen=True):
     """One history: ``digest`` is of everything visible in it, the same for the same seed and version."""
 
     profile: Profile
-    finding: Finding | None
+    finding: SeedFailure | None
     steps: int
     digest: str
     marks: dict[str, int]
@@ -42,7 +42,7 @@ class Campaign(msgspec.Struct):
 
     seeds: int = 0
     steps: int = 0
-    findings: list[Finding] = msgspec.field(default_factory=list)
+    findings: list[SeedFailure] = msgspec.field(default_factory=list)
     marks: Counter[str] = msgspec.field(default_factory=Counter)
 
     def add(self, played: Played) -> None:
@@ -78,7 +78,7 @@ def play(profile: Profile, *, trace: bool = False) -> Played:
         frames = traceback.extract_tb(error.__traceback__)[-FRAMES_SHOWN:]
         where = " < ".join(f"{frame.name}:{frame.lineno}" for frame in reversed(frames))
         what = f"{type(error).__name__}: {error} (in {where})"
-    finding = None if what is None else Finding(profile.seed, what, round(world.clock, 2))
+    finding = None if what is None else SeedFailure(profile.seed, what, round(world.clock, 2))
     return Played(profile, finding, world.steps, world.digest(), dict(world.marks), tuple(world.trace or ()))
 
 
@@ -102,7 +102,7 @@ def shrink(profile: Profile, tell: Callable[[str], None] = lambda _text: None) -
     return play(least.profile, trace=True)
 
 
-def _kind(finding: Finding) -> str:
+def _kind(finding: SeedFailure) -> str:
     return finding.what.partition(":")[0]
 
 

@@ -36,7 +36,7 @@ from headgate.agent.core.span.inputs import (
     SpanResult,
 )
 from headgate.agent.core.span.machine import decide
-from headgate.agent.core.span.states import OVER, Phase, Span, Stop
+from headgate.agent.core.span.states import OVER, Span, Stop, TaskPhase
 from headgate.records.control import Positions, TaskState
 from headgate.records.keys import AgentKey
 from headgate.sinks.contract import Claim, FeedIdentity, OffsetRange, SinkError
@@ -72,7 +72,7 @@ class Request(msgspec.Struct, eq=False):
     kind: str
     claim: Claim
     ranges: dict[int, OffsetRange]
-    run: "Run | None"
+    run: "SpanRun | None"
     """The caller that waits for the answer; None if it no longer waits."""
     arrives_at: float = 0.0
     """Not before this time of the world's clock."""
@@ -121,12 +121,12 @@ class Surroundings(Protocol):
         """One of some durations, in seconds."""
         ...
 
-    def claims(self, session: AgentKey, run: "Run") -> None:
+    def claims(self, session: AgentKey, run: "SpanRun") -> None:
         """The session is about to send a claim."""
         ...
 
 
-class Run:
+class SpanRun:
     """One run of one span: its state, the call that its machine has asked for, and the request that is on its way."""
 
     def __init__(self, executor: "SimulatedExecutor", span: Span) -> None:
@@ -162,10 +162,10 @@ class SimulatedExecutor:
         self._world = world
         self._session = session
         self.cluster_id = cluster_id
-        self.runs: dict[SpanId, Run] = {}
+        self.runs: dict[SpanId, SpanRun] = {}
         self.lives = 0
         self.killed = False
-        self._replies: list[tuple[Run, Request, Positions | SinkError]] = []
+        self._replies: list[tuple[SpanRun, Request, Positions | SinkError]] = []
 
     def _apply(self, span: SpanId, given: SpanInput) -> Span | None:
         run = self.runs.get(span)
@@ -174,7 +174,7 @@ class SimulatedExecutor:
             self.runs.pop(span, None)
             return None
         if run is None or run.span.life != step.span.life:
-            run = self.runs[span] = Run(self, step.span)
+            run = self.runs[span] = SpanRun(self, step.span)
         run.span = step.span
         for effect in step.effects:
             if isinstance(effect, Open | Seal):
@@ -211,7 +211,7 @@ class SimulatedExecutor:
     def is_remove_table_finished(self, span: SpanId) -> Positions | None:
         """See TableExecutor."""
         run = self.runs.get(span)
-        return dict(run.span.positions) if run is not None and run.span.phase is Phase.STOPPED else None
+        return dict(run.span.positions) if run is not None and run.span.phase is TaskPhase.STOPPED else None
 
     def drop_copy(self, request: str) -> None:
         """See TableExecutor."""
@@ -242,7 +242,7 @@ class SimulatedExecutor:
 
     # --- its threads ------------------------------------------------------------------------------------------
 
-    def answer(self, run: Run, request: Request, result: Positions | SinkError) -> None:
+    def answer(self, run: SpanRun, request: Request, result: Positions | SinkError) -> None:
         """The sink's answer has come; it is read when the process next runs."""
         self._replies.append((run, request, result))
 
@@ -260,7 +260,7 @@ class SimulatedExecutor:
             if run.request is None and not run.over and waits_until <= now and self._world.gets_on():
                 self._step(run)
 
-    def _step(self, run: Run) -> None:
+    def _step(self, run: SpanRun) -> None:
         if run.span.retry_at is not None:
             self._apply(run.task.id, RetryDue())
         is_ending = run.span.stop is not Stop.NOT
@@ -278,7 +278,7 @@ class SimulatedExecutor:
         else:
             self._go_on(run)
 
-    def _call(self, run: Run, call: Open | Seal) -> None:
+    def _call(self, run: SpanRun, call: Open | Seal) -> None:
         match call:
             case Open(primary=False):
                 self._opened(run, self._world.positions(run.claim), primary=False)
@@ -287,23 +287,23 @@ class SimulatedExecutor:
             case Seal():
                 self._send(run, "seal")
 
-    def _opened(self, run: Run, positions: Positions, *, primary: bool, claim: Claim | None = None) -> None:
+    def _opened(self, run: SpanRun, positions: Positions, *, primary: bool, claim: Claim | None = None) -> None:
         if self._has_expired(run, positions):
             return
         run.call = None
         epoch = (claim or run.claim).epoch
         self._apply(run.task.id, Opened(epoch, primary, positions, target_ts=target_of(run.task.spec)))
 
-    def _go_on(self, run: Run) -> None:
+    def _go_on(self, run: SpanRun) -> None:
         match run.span.phase:
-            case Phase.WAITING:
+            case TaskPhase.WAITING:
                 self._apply(run.task.id, Placed(LANE))
-            case Phase.READING | Phase.CLAIMED if run.span.state is TaskState.PREPARING:
+            case TaskPhase.READING | TaskPhase.CLAIMED if run.span.state is TaskState.PREPARING:
                 self._apply(run.task.id, Served())
-            case Phase.CLAIMED if not self._has_expired(run, run.span.positions):
+            case TaskPhase.CLAIMED if not self._has_expired(run, run.span.positions):
                 self._write(run)
 
-    def _has_expired(self, run: Run, positions: Positions) -> bool:
+    def _has_expired(self, run: SpanRun, positions: Positions) -> bool:
         """The next record does not exist any more: an error for a person, never a skip (sources/offsets.py)."""
         begins = {p: self._world.source_begin(run.task.plan.topic, p) for p in positions}
         gone = [partition for partition, at in sorted(positions.items()) if at < begins[partition]]
@@ -313,7 +313,7 @@ class SimulatedExecutor:
             self._world.mark("a span was stopped by retention")
         return bool(gone)
 
-    def _write(self, run: Run) -> None:
+    def _write(self, run: SpanRun) -> None:
         ranges, target_ts = {}, run.span.target_ts
         for partition, begin in sorted(run.span.awaited.items()):
             written = self._world.source_end(run.task.plan.topic, partition)
@@ -329,17 +329,17 @@ class SimulatedExecutor:
             self._apply(run.task.id, Planned())
             self._send(run, "apply", ranges)
 
-    def _rest(self, run: Run, partition: int, target_ts: int) -> None:
+    def _rest(self, run: SpanRun, partition: int, target_ts: int) -> None:
         self._apply(run.task.id, Planned())
         self._apply(run.task.id, BatchOver(_result(run, {}, resolved={partition: target_ts}), {}))
 
-    def _send(self, run: Run, kind: str, ranges: dict[int, OffsetRange] | None = None) -> None:
+    def _send(self, run: SpanRun, kind: str, ranges: dict[int, OffsetRange] | None = None) -> None:
         if kind == "claim":
             self._world.claims(self._session, run)
         run.request = Request(kind, run.claim, ranges or {}, run)
         self._world.send(run.request)
 
-    def _adopt(self, run: Run, request: Request, result: Positions | SinkError) -> None:
+    def _adopt(self, run: SpanRun, request: Request, result: Positions | SinkError) -> None:
         run.request = None
         if isinstance(result, SinkError):
             self._fail(run, result.code, str(result), retryable=result.retryable)
@@ -351,12 +351,12 @@ class SimulatedExecutor:
         else:
             self._opened(run, result, primary=True, claim=request.claim)
 
-    def _fail(self, run: Run, code: str, text: str, *, retryable: bool) -> None:
+    def _fail(self, run: SpanRun, code: str, text: str, *, retryable: bool) -> None:
         """Of the call or the batch under way, or of its lane."""
         span, call, run.call = run.task.id, run.call, None
         if call is not None:
             self._apply(span, CallFailed(code, text, retryable))
-        elif run.span.phase in {Phase.WRITING, Phase.DRAINING}:
+        elif run.span.phase in {TaskPhase.WRITING, TaskPhase.DRAINING}:
             failed = replace(_result(run, {}), error_code=code, error=text, retryable=retryable)
             self._apply(span, BatchOver(failed, {}))
         elif retryable and run.span.lane is not None and not self._world.is_sick(run.task.plan.table):
@@ -365,7 +365,7 @@ class SimulatedExecutor:
             self._apply(span, Failed(code, text, retryable))
 
 
-def _result(run: Run, ranges: dict[int, OffsetRange], resolved: dict[int, int] | None = None) -> SpanResult:
+def _result(run: SpanRun, ranges: dict[int, OffsetRange], resolved: dict[int, int] | None = None) -> SpanResult:
     """What a batch over ``ranges`` has made visible."""
     rows = sum(part.next - part.expected for part in ranges.values())
     if run.span.target_ts is not None:

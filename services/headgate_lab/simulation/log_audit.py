@@ -46,7 +46,7 @@ from headgate.records.keys import (
     TaskKey,
 )
 from headgate.records.spans import plan_of, unite, wholes
-from headgate_lab.memory_log.partition import Entry
+from headgate_lab.memory_log.partition import LogEntry
 from headgate_lab.simulation.sink_audit import SinkAudit, Violation, end_of, ts_of
 
 _ENDED_WITHOUT_SINK: Final = re.compile(r"its rows of feed_id (\S+) in ")
@@ -86,7 +86,7 @@ class LogAudit:
         self._owner_reads: dict[int, int] = {}
         self._level = 0
 
-    def committed(self, partition: Partition, entry: Entry) -> None:
+    def committed(self, partition: Partition, entry: LogEntry) -> None:
         """One record has become a fact: fold it, and check what it may break."""
         key, value = entry.key, entry.value
         if isinstance(key, str):

@@ -102,7 +102,7 @@ def resolve(effect: ResolveFeed) -> FeedResolved:
     )
 
 
-class Operator:
+class SimulatedOperator:
     """Makes requests; ``states`` is the log's present state by shard."""
 
     def __init__(

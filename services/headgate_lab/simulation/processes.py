@@ -35,7 +35,7 @@ class KilledError(BaseException):
     """SIGKILL, at the place where it is raised; nothing in a process can catch it."""
 
 
-class Stage(Surroundings, Protocol):
+class ProcessSurroundings(Surroundings, Protocol):
     """What processes see of the world."""
 
     broker: MemoryBroker
@@ -82,7 +82,7 @@ def transactional_id(shard: int) -> str:
 class Process:
     """What can be frozen, blocked, cut off and killed. ``busy`` counts waits inside its main thread."""
 
-    def __init__(self, stage: Stage, name: str) -> None:
+    def __init__(self, stage: ProcessSurroundings, name: str) -> None:
         self.stage = stage
         self.name = name
         self.reads = stage.reads(name)
@@ -149,7 +149,7 @@ class _OwnersLogWriter(MemoryTransactionalWriter):
 class CoordinatorProcess(Process):
     """A role per shard."""
 
-    def __init__(self, stage: Stage, name: str, machine: Machine[Any]) -> None:
+    def __init__(self, stage: ProcessSurroundings, name: str, machine: Machine[Any]) -> None:
         super().__init__(stage, name)
         profile = stage.profile
         settings = {

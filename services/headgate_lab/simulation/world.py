@@ -25,13 +25,13 @@ from headgate.runtime.machine import Decision, Machine, Now
 from headgate.runtime.role import Role, RoleState, TermEffect
 from headgate.sinks.contract import Claim
 from headgate_lab.memory_log.log import MemoryBroker
-from headgate_lab.memory_log.partition import Entry
+from headgate_lab.memory_log.partition import LogEntry
 from headgate_lab.simulation.agents import AgentProcess, Sessions
 from headgate_lab.simulation.convergence import what_is_missing
-from headgate_lab.simulation.executor import Request, Run
+from headgate_lab.simulation.executor import Request, SpanRun
 from headgate_lab.simulation.faults import Faults
 from headgate_lab.simulation.log_audit import LogAudit
-from headgate_lab.simulation.operator import Operator
+from headgate_lab.simulation.operator import SimulatedOperator
 from headgate_lab.simulation.processes import CoordinatorProcess, KilledError, Process
 from headgate_lab.simulation.profile import Profile
 from headgate_lab.simulation.sink import SimulatedSink
@@ -95,7 +95,7 @@ class World:
             new_state=COORDINATOR.new_state, evolve=COORDINATOR.evolve, decide=self._decide, digest=COORDINATOR.digest
         )
         self.processes: dict[str, Process] = {}
-        self.operator = Operator(
+        self.operator = SimulatedOperator(
             profile,
             self.chance,
             self.broker,
@@ -277,7 +277,7 @@ class World:
         """See Stage."""
         self.upgrades.ended(process)
 
-    def claims(self, session: AgentKey, run: Run) -> None:
+    def claims(self, session: AgentKey, run: SpanRun) -> None:
         """See Surroundings."""
         key = SpanKey(run.task.id.feed, run.task.id.span)
         self.log_audit.check_claim(key, session.agent, session.session, run.task.epoch)
@@ -311,7 +311,7 @@ class World:
         self.steps += 1
         return COORDINATOR.decide(state, given, now)
 
-    def _committed(self, partition: Partition, entry: Entry) -> None:
+    def _committed(self, partition: Partition, entry: LogEntry) -> None:
         self.saw(
             (partition, entry.offset, entry.key, entry.value), lambda: f"{_place(partition, entry)}: {entry.value}"
         )
@@ -346,6 +346,6 @@ class World:
                 raise Violation(f"5: shard {shard}: the live state of {process.name} differs from the log")
 
 
-def _place(partition: Partition, entry: Entry) -> str:
+def _place(partition: Partition, entry: LogEntry) -> str:
     key = entry.key if isinstance(entry.key, str) else entry.key.text()
     return f"{partition.topic}/{partition.number}@{entry.offset} {key}"

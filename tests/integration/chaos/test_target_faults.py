@@ -19,7 +19,7 @@ from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
 from headgate_lab.chaos.targets import SinkType, make_target
 from headgate_lab.chaos.targets.mysql import SOCKET
-from headgate_lab.chaos.targets.target import Target
+from headgate_lab.chaos.targets.target import ChaosTarget
 from headgate_lab.demo.schema import TABLES, create_target
 from headgate_lab.demo.services import DatabaseAddress
 from support import build
@@ -31,7 +31,7 @@ TABLE = TABLES[0].full_name
 
 
 @pytest.fixture(params=list(SinkType))
-def target(request: pytest.FixtureRequest) -> Iterator[Target]:
+def target(request: pytest.FixtureRequest) -> Iterator[ChaosTarget]:
     with tempfile.TemporaryDirectory(prefix="headgate-test-") as folder:
         Path(folder).chmod(0o711)
         target = make_target(request.param, Path(folder, "target"))
@@ -51,7 +51,7 @@ def make_tables(address: DatabaseAddress) -> None:
         create_target(sink)
 
 
-def sink_of(target: Target, password: Path) -> Sink:
+def sink_of(target: ChaosTarget, password: Path) -> Sink:
     """The sink as a service has it, but by the server's port."""
     address = target.sink
     password.write_text(address.password)
@@ -64,7 +64,7 @@ def claim_of(n: int) -> Claim:
     return build.claim(table=TABLE, topic="shop.t", epoch=Epoch(1, n))
 
 
-def session_of(target: Target, password: str) -> AbstractContextManager[object]:
+def session_of(target: ChaosTarget, password: str) -> AbstractContextManager[object]:
     """A session of the sink's user that is kept open."""
     address = target.sink
     if address.type == "postgresql":
@@ -76,7 +76,7 @@ def mariadb_url_of(address: DatabaseAddress, password: str) -> str:
     return address.dsn.replace(f"?unix_socket={SOCKET}", "").replace("@", f":{password}@")
 
 
-def run_as(target: Target, password: str, statement: str) -> None:
+def run_as(target: ChaosTarget, password: str, statement: str) -> None:
     """As the sink's user, in a session that is not Headgate's: the hostile schema answers."""
     address = target.sink
     if address.type == "postgresql":
@@ -88,7 +88,7 @@ def run_as(target: Target, password: str, statement: str) -> None:
         mariadb_execute(mariadb_url_of(address, password), statement)
 
 
-def test_a_target_suffers_and_recovers_by_its_own_user(target: Target, tmp_path: Path) -> None:
+def test_a_target_suffers_and_recovers_by_its_own_user(target: ChaosTarget, tmp_path: Path) -> None:
     sink = sink_of(target, tmp_path / "password")
     assert sink.check([TABLE])[TABLE].key
     assert sink.claim(claim_of(1)) == {0: 0}

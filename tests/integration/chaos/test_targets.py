@@ -27,10 +27,10 @@ from headgate_lab.chaos.proxy import Link, Proxies
 from headgate_lab.chaos.targets import mysql_audit, mysql_schema
 from headgate_lab.chaos.targets.mysql import MysqlTarget, audit_shop, compare_shop, make_shop
 from headgate_lab.chaos.targets.mysql_audit import AuditError, commit_times, read_entries, unnoted_commits
-from headgate_lab.demo.audit import Entry, FindingKind
+from headgate_lab.demo.audit import AuditEntry, FindingKind
 from headgate_lab.demo.audit_triggers import install_source_audit
 from headgate_lab.demo.load import Writer
-from headgate_lab.demo.schema import TABLES, Column, Table, create_source
+from headgate_lab.demo.schema import TABLES, ShopColumn, ShopTable, create_source
 from support import build
 
 pytestmark = pytest.mark.integration
@@ -52,7 +52,7 @@ class Shop:
         self.sink = MysqlSink(RelationalSettings(target_url))
         self.applied: Counter[str] = Counter()
 
-    def claim(self, epoch: Epoch, table: Table = CUSTOMERS) -> Claim:
+    def claim(self, epoch: Epoch, table: ShopTable = CUSTOMERS) -> Claim:
         identity = FeedIdentity(cluster_id="c", feed_id="0-1", feed="shop")
         claim = build.claim(
             identity=identity, table=table.full_name, topic=f"shop.{table.full_name}", epoch=epoch, incarnation=1
@@ -97,7 +97,7 @@ class Shop:
         return audit_shop(self.source_dsn, self.target_url).counts
 
 
-def of(table: Table, rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+def of(table: ShopTable, rows: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
     return [row for row in rows if row[0] == table.full_name]
 
 
@@ -251,7 +251,7 @@ def test_the_commit_of_what_is_kept_beside_the_rows_is_noted(shop: Shop) -> None
     assert shop.findings() == {}
 
 
-def entries(shop: Shop) -> Iterator[Entry]:
+def entries(shop: Shop) -> Iterator[AuditEntry]:
     with closing(mariadb_connect(shop.target_url)) as target:
         yield from read_entries(target)
 
@@ -332,6 +332,6 @@ def test_a_record_whose_commits_are_not_noted_is_no_record(
 
 
 def test_a_type_that_nobody_has_thought_of_is_refused() -> None:
-    column = Column("where", "point", lambda *_: None)
+    column = ShopColumn("where", "point", lambda *_: None)
     with pytest.raises(KeyError, match="point"):
-        mysql_schema._type(Table("t", ("id",), (column,), 0), column)
+        mysql_schema._type(ShopTable("t", ("id",), (column,), 0), column)

@@ -18,9 +18,9 @@ from typer.testing import Result
 
 from fixtures.services import mariadb_execute
 from headgate.app.exit_codes import ExitCode
-from headgate.app.sink_leftovers import SinkPlace, Standing, remove_leftover
+from headgate.app.sink_leftovers import LeftoverState, SinkPlace, remove_leftover
 from headgate.config.settings import Settings
-from headgate.databases.address import Options, Target
+from headgate.databases.address import AddressOptions, Target
 from headgate.databases.postgresql.progress import PostgresProgressTables
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Partition, Placed
@@ -201,7 +201,7 @@ def test_who_uses_a_schema_is_read_again_under_the_lock(
     for described in (postgres_at(postgres_database, tmp_path), mariadb_at(mariadb_database, tmp_path)):
         target = Target(described["address"], Path(described["password_file"]))
         left = remove_leftover(SinkPlace(described["kind"], target, "connection"), log.cluster_id)
-        assert (left.standing, left.why) == (Standing.KEPT, "it is used by cluster other/headgate.")
+        assert (left.standing, left.why) == (LeftoverState.KEPT, "it is used by cluster other/headgate.")
     assert has_schema(postgres_database)
     assert mariadb_execute(mariadb_database, "SELECT COUNT(*) FROM headgate.removed") == [(1,)]
 
@@ -274,7 +274,7 @@ def test_the_topic_of_positions_goes_with_the_last_cluster_that_uses_it(
     settings: Settings, log: KafkaLog, kafka_prefix: str
 ) -> None:
     """The topic of this test's own: that of all sinks is one to a cluster of Kafka, and other tests use it."""
-    target = Target(f"kafka://{settings.bootstrap}", options=Options("--sink", "--sink-password-file", "sink"))
+    target = Target(f"kafka://{settings.bootstrap}", options=AddressOptions("--sink", "--sink-password-file", "sink"))
     name = f"{kafka_prefix}progress"
     with opened_progress(target, name) as topic:
         assert not topic.exists

@@ -25,7 +25,7 @@ from headgate.records.keys import DeadLetterKey, FeedKey
 from headgate.sources import resend as resending
 from headgate.sources.offsets import end_offsets
 from headgate.sources.records import read_stretch
-from headgate.sources.resend import Finding, Original, look, resend
+from headgate.sources.resend import Original, SearchResult, look, resend
 from headgate.sources.topic_ids import TopicReplacedError, topic_id_of
 from integration.cli.conftest import ANSWER_SECONDS, headgate, make_topics
 from support import build
@@ -95,7 +95,7 @@ class Shop:
         letter = msgspec.structs.replace(letter, **different)
         self.write(Fact(DeadLetterKey("shop", "public.orders", self.topic, 1, offset), letter))
 
-    def look(self, original: Original) -> Finding:
+    def look(self, original: Original) -> SearchResult:
         return look(self.log.connection, original, {})
 
     def records(self) -> list[tuple[bytes | None, bytes | None]]:

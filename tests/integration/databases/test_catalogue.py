@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.services import mariadb_execute
 from headgate.databases.address import Target
-from headgate.databases.catalogue import Column, Product
+from headgate.databases.catalogue import CatalogueColumn, Product
 from headgate.databases.mysql import catalogue as mysql
 from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.databases.postgresql import catalogue as postgresql
@@ -17,7 +17,7 @@ from headgate.databases.postgresql.session import PostgresSession, open_connecti
 pytestmark = pytest.mark.integration
 
 
-def _told(column: Column) -> tuple[Any, ...]:
+def _told(column: CatalogueColumn) -> tuple[Any, ...]:
     return column.number, column.type, column.kind, column.is_nullable, column.default, column.generated
 
 

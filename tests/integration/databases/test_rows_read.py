@@ -18,7 +18,7 @@ from headgate.databases.key_ranges import Chunk
 from headgate.databases.row_source import LineReader, RowSource
 from headgate.databases.row_sources import open_row_source
 from headgate.migration.core.copy_steps import Position
-from headgate.migration.strategies.contract import Column, Plan, Table
+from headgate.migration.strategies.contract import CopyPlan, DescribedColumn, DescribedTable
 from headgate.migration.strategies.mariadb.lane import MariadbLane
 from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.online.lane_plan import LanePlan
@@ -271,9 +271,9 @@ def copy_reads(source: RowSource, table: str, key: tuple[str, ...]) -> None:
 
 
 def test_a_schema_change_reads_the_rows_of_its_range(asked: Asked, tmp_path: Path) -> None:
-    columns = tuple(Column(name, kind) for name, kind in (*asked.key.items(), ("v", "text")))
-    before, after = (Table(asked.schema, name, columns, {"p": tuple(asked.key)}, "") for name in (TABLE, COPY))
-    plan = Plan(
+    columns = tuple(DescribedColumn(name, kind) for name, kind in (*asked.key.items(), ("v", "text")))
+    before, after = (DescribedTable(asked.schema, name, columns, {"p": tuple(asked.key)}, "") for name in (TABLE, COPY))
+    plan = CopyPlan(
         before, after, COPY, tuple((c.name, c.name) for c in columns), tuple((name, name) for name in asked.key)
     )
     lane_plan = LanePlan(plan, plan, (), (), "topic")

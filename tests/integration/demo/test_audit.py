@@ -15,8 +15,8 @@ from headgate.sinks.relational.session import RelationalSettings
 from headgate_lab.demo.audit import FindingKind, audit
 from headgate_lab.demo.audit_triggers import install_source_audit, install_target_audit
 from headgate_lab.demo.compare import compare
-from headgate_lab.demo.load import Load, Operation, Writer, fill, write_markers
-from headgate_lab.demo.schema import TABLES, Table, create_source, create_target
+from headgate_lab.demo.load import ShopLoad, WriteKind, Writer, fill, write_markers
+from headgate_lab.demo.schema import TABLES, ShopTable, create_source, create_target
 from support import build
 
 pytestmark = pytest.mark.integration
@@ -49,7 +49,7 @@ def shop(postgres_database: str) -> Iterator[Shop]:
             source.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(name))
 
 
-def label(shop: Shop, table: Table, epoch: str = "1.1") -> None:
+def label(shop: Shop, table: ShopTable, epoch: str = "1.1") -> None:
     shop.target.execute(
         "SELECT set_config('application_name', %s, false)", [f"headgate shop {table.full_name} {epoch}"]
     )
@@ -77,11 +77,11 @@ def differences(shop: Shop) -> int:
 
 def test_what_the_writers_leave_behind_is_copied_and_compared_exactly(shop: Shop) -> None:
     keys = fill(shop.source, seed=7)
-    load = Load(shop.source_dsn, seed=7, writers=2, rate=500, keys=keys)
+    load = ShopLoad(shop.source_dsn, seed=7, writers=2, rate=500, keys=keys)
     for writer in load.writers:
         for _ in range(150):
             writer.transact(shop.source)
-    assert set(load.counts()) == set(Operation)
+    assert set(load.counts()) == set(WriteKind)
     markers = write_markers(shop.source, seed=7)
     assert set(markers) == {table.name for table in TABLES}
     copy(shop)
@@ -97,7 +97,7 @@ def test_what_the_writers_leave_behind_is_copied_and_compared_exactly(shop: Shop
 
 
 def test_running_writers_write_until_they_are_stopped(shop: Shop) -> None:
-    load = Load(shop.source_dsn, seed=3, writers=2, rate=2_000, keys=fill(shop.source, seed=3))
+    load = ShopLoad(shop.source_dsn, seed=3, writers=2, rate=2_000, keys=fill(shop.source, seed=3))
     load.start()
     try:
         while load.counts().total() < 50:

@@ -23,7 +23,7 @@ from headgate.migration.strategies.mariadb.ranges import read_range, write_range
 from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.mariadb.swap import TableSwap
 from headgate.migration.strategies.online.followed import FollowedRows
-from headgate.migration.strategies.online.lane import CutOver, LastChange, Place
+from headgate.migration.strategies.online.lane import CutOver, LastChange, TopicPosition
 from headgate.migration.strategies.online.lane_plan import LanePlan, lane_plan
 from headgate.migration.strategies.online.marks import TopicMarks
 from headgate.migration.strategies.online.range_work import RangeWork
@@ -161,7 +161,7 @@ class Tail:
         self.found: list[LastChange] = []
         self._change, self._wait = change, wait
 
-    def find(self, changes: Sequence[LastChange], seconds: float) -> list[tuple[Place, ...]]:
+    def find(self, changes: Sequence[LastChange], seconds: float) -> list[tuple[TopicPosition, ...]]:
         del seconds
         if not changes:
             return []
@@ -169,7 +169,7 @@ class Tail:
         self.found.append(change)
         self._wait(len(self.found))
         self._change.run(f"UPDATE headgate.progress SET next_offset = {100 + len(self.found)}")
-        return [(Place(0, 99 + len(self.found)),)]
+        return [(TopicPosition(0, 99 + len(self.found)),)]
 
     def partitions(self, _seconds: float) -> frozenset[int]:
         return frozenset({0})

@@ -21,7 +21,7 @@ from headgate.migration.strategies.examining import checked_plan
 from headgate.migration.strategies.mariadb.cutover import MariadbOnline
 from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.online.followed import FollowedRows
-from headgate.migration.strategies.online.lane import CutOver, LastChange, Place
+from headgate.migration.strategies.online.lane import CutOver, LastChange, TopicPosition
 from headgate.migration.strategies.online.lane_plan import LanePlan, lane_plan
 from headgate.migration.strategies.online.marks import TopicMarks
 from headgate.migration.strategies.online.range_work import RangeWork
@@ -167,12 +167,12 @@ class Played:
         self._writer.apply(ChangeBatch(self._asked, {0: OffsetRange(self.applied, end)}, changes))
         self.applied = end
 
-    def find(self, changes: Sequence[LastChange], _seconds: float) -> list[tuple[Place, ...]]:
+    def find(self, changes: Sequence[LastChange], _seconds: float) -> list[tuple[TopicPosition, ...]]:
         """As the topic's end: each change has come, and is in the copy."""
         self.topic += [None] * len(changes)
         if changes:
             self._apply()
-        return [(Place(0, len(self.topic) - 1),) for _ in changes]
+        return [(TopicPosition(0, len(self.topic) - 1),) for _ in changes]
 
     def partitions(self, _seconds: float) -> frozenset[int]:
         """As the topic's end."""

@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.services import database_connect
 from headgate.migration.strategies.contract import LockUnavailableError
-from headgate.migration.strategies.online.lane import LastChange, Place
+from headgate.migration.strategies.online.lane import LastChange, TopicPosition
 from integration.migration.played import played
 from support.waiting import END_SECONDS_MAX, eventually
 
@@ -66,7 +66,7 @@ def test_what_the_lock_takes_is_missing_under_it(
         left: list[float] = []
         find = change.find
 
-        def recorded(changes: Sequence[LastChange], seconds: float) -> list[tuple[Place, ...]]:
+        def recorded(changes: Sequence[LastChange], seconds: float) -> list[tuple[TopicPosition, ...]]:
             left.append(seconds)
             return find(changes, seconds)
 

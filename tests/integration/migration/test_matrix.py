@@ -36,7 +36,7 @@ from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.migration import MigrationStrategy
 from headgate_lab.schema_changes.case import Case
 from headgate_lab.schema_changes.cases import CASES, TABLES, cases_of, drawn, together
-from headgate_lab.schema_changes.load import COLUMNS, Batch, Load
+from headgate_lab.schema_changes.load import COLUMNS, Batch, ClientHistory
 from headgate_lab.schema_changes.outcome import outcome_of
 from headgate_lab.schema_changes.postgresql_cases import IDENTITY_IS_FAR
 from headgate_lab.schema_changes.refusal import refusal
@@ -92,7 +92,7 @@ class Bed:
         for schema in self.schemas:
             self.run(schema, *statements)
 
-    def make(self, case: Case, load: Load) -> None:
+    def make(self, case: Case, load: ClientHistory) -> None:
         """Both tables, fresh, as the case needs them."""
         for schema in self.schemas:
             self._empty(schema)
@@ -143,7 +143,7 @@ class Bed:
             changes.append(Change(0, 0, operation, {"id": number}, found.get(number), None, 0, semantics))
         return changes
 
-    def write(self, load: Load) -> list[Change]:
+    def write(self, load: ClientHistory) -> list[Change]:
         batch = load.batch()
         self.both(*in_one(batch))
         return self.events(batch)
@@ -189,7 +189,7 @@ def own_statement(bed: Bed, case: Case) -> str | None:
 def tried(bed: Bed, case: Case) -> str | None:
     """The server's error if the tables cannot be made as the case needs them, or if it refuses the statement."""
     try:
-        bed.make(case, Load(random.Random(SEED)))  # noqa: S311 - a load is its seed
+        bed.make(case, ClientHistory(random.Random(SEED)))  # noqa: S311 - a load is its seed
     except (psycopg.Error, pymysql.Error) as error:
         bed.roll_back()
         return refusal(error)
@@ -209,7 +209,7 @@ def check_alike(bed: Bed, case: Case) -> None:
 
 def online(bed: Bed, case: Case, seed: int) -> None:
     """The writes: before the copy, beside it, of copied rows, after the comparison, and as the table is locked."""
-    load = Load(random.Random(seed))  # noqa: S311 - a load is its seed
+    load = ClientHistory(random.Random(seed))  # noqa: S311 - a load is its seed
     bed.make(case, load)
     bed.write(load)
     with closing(
@@ -237,7 +237,7 @@ def online(bed: Bed, case: Case, seed: int) -> None:
 
 
 def refused(bed: Bed, case: Case, strategy: MigrationStrategy) -> None:
-    bed.make(case, Load(random.Random(1)))  # noqa: S311 - a load is its seed
+    bed.make(case, ClientHistory(random.Random(1)))  # noqa: S311 - a load is its seed
     before = bed.outcome(bed.schemas[0])
     with closing(MigrationWork(cluster_id=NO_CLUSTER)) as work:
         for reads_only in (True, False):
@@ -259,7 +259,7 @@ def spec_of(bed: Bed, case: Case, strategy: MigrationStrategy) -> MigrationSpec:
 
 def direct(bed: Bed, case: Case, seed: int) -> None:
     """The writes: before the statement, and in a transaction that it waits for."""
-    load = Load(random.Random(seed))  # noqa: S311 - a load is its seed
+    load = ClientHistory(random.Random(seed))  # noqa: S311 - a load is its seed
     bed.make(case, load)
     bed.write(load)
     late = load.batch()

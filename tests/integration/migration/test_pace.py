@@ -17,7 +17,7 @@ from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.shell.work import open_strategy
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.examining import checked_plan
-from headgate.migration.strategies.pace import Pace
+from headgate.migration.strategies.pace import CopyPace
 from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.records.migration import MigrationStrategy
 from headgate.supervision.threads import BackgroundThread
@@ -95,7 +95,7 @@ def test_the_copy_waits_while_the_database_is_busy(url: str, watcher: Any, spec:
             server, passed = strategy._server, threading.Event()
             checked_plan(server, spec)
             server.take_over(1)
-            pace = Pace(server, spec, 0.0, threading.Event(), None)
+            pace = CopyPace(server, spec, 0.0, threading.Event(), None)
 
             def copy() -> None:
                 pace.slow_down(0.0)

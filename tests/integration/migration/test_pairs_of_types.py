@@ -18,7 +18,7 @@ from fixtures.services import database_connect
 from headgate.databases.address import Target
 from headgate.databases.postgresql.session import open_connection
 from headgate.formats.change import CONNECTOR, Change, Operation
-from headgate.migration.strategies.contract import Column
+from headgate.migration.strategies.contract import DescribedColumn
 from headgate.migration.strategies.mariadb.text import literal as literal_text
 from headgate.migration.strategies.mariadb.text import settings
 from headgate.migration.strategies.two_ways import converts_alike
@@ -356,8 +356,8 @@ class Mariadb(Database):
         self._connection.close()
 
 
-def _column(kind: str) -> Column:
-    return Column(name="v", type=kind, is_nullable=True)
+def _column(kind: str) -> DescribedColumn:
+    return DescribedColumn(name="v", type=kind, is_nullable=True)
 
 
 @pytest.fixture(params=["postgresql", "mariadb"])

@@ -9,7 +9,7 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import written
 from headgate.migration.shell.work import MigrationWork, open_strategy
 from headgate.migration.statements.statement import Statement
-from headgate.migration.strategies.contract import Memory, Plan
+from headgate.migration.strategies.contract import CopyPlan, Memory
 from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.records.migration import Artifact, MigrationStrategy
 from integration.migration.test_instant import table
@@ -38,7 +38,7 @@ def test_it_fails_and_its_triggers_are_dropped(table: Table) -> None:
         server = strategy._server
         assert server.take_over(1) is None
         now = server.look(Statement("alter", None, "items", "", ""))
-        plan = Plan(now, now, "items_hg", (), ())
+        plan = CopyPlan(now, now, "items_hg", (), ())
         server.note(Memory(1, 1, "begun", msgspec.json.encode(plan).decode()))
         for statement in ("CREATE TABLE items_hg (id int)", *(POSTGRES if table.kind == "postgresql" else MARIADB)):
             table.run(statement.format(server.mark))

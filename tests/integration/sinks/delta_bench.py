@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from headgate.sinks.delta.engine import Table
+from headgate.sinks.delta.engine import DeltaLakeTable
 from headgate.sinks.delta.lake import DeltaLake
 from headgate.sinks.lake.appended import OWN_COLUMNS
 from headgate.sinks.lake.binding import LEDGER
@@ -19,7 +19,7 @@ COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("value
 
 
 class DeltaBench(AnyLakeBench):
-    table_class = Table
+    table_class = DeltaLakeTable
     columns = COLUMNS
 
     def __init__(self, folder: Path, *, appends: bool, store: Store | None = None) -> None:

@@ -10,11 +10,11 @@ from headgate.config.sink_spec import SinkSpec
 from headgate.sinks.contract import ChangeBatch, SinkError
 from headgate.sinks.registry import open_sink
 from headgate.sinks.relational.postgresql.connection import PostgresSinkSession
-from headgate.sinks.relational.staging import Stage
+from headgate.sinks.relational.staging import StagingTable
 
 spec = SinkSpec.model_validate_json(sys.argv[1])
 batch = msgspec.msgpack.decode(bytes.fromhex(sys.argv[2]), type=ChangeBatch)
-merge = Stage.merge
+merge = StagingTable.merge
 
 
 def merge_and_freeze(self, reduced, groups):
@@ -32,7 +32,7 @@ def begin_and_freeze(self, claim, statements):
     return answers
 
 
-Stage.merge = merge_and_freeze
+StagingTable.merge = merge_and_freeze
 PostgresSinkSession.begin_with = begin_and_freeze
 writer = open_sink(spec).writer()
 try:

@@ -11,7 +11,7 @@ from pyiceberg.table import Table as PyTable
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
-from headgate.sinks.iceberg.engine import Table
+from headgate.sinks.iceberg.engine import IcebergTable
 from headgate.sinks.iceberg.lake import IcebergLake
 from headgate.sinks.lake.appended import OWN_COLUMNS
 from headgate.sinks.lake.binding import LEDGER
@@ -39,7 +39,7 @@ def new_catalog(uri: str, warehouse: Path | str, name: str = "default", **proper
 
 
 class IcebergBench(AnyLakeBench):
-    table_class = Table
+    table_class = IcebergTable
     columns = COLUMNS
 
     def __init__(self, folder: Path, *, appends: bool, database: str | None = None, store: Store | None = None) -> None:

@@ -23,9 +23,9 @@ from headgate.formats.change import Change, Operation
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import ChangeBatch, Claim
-from headgate.sinks.kafka.progress import Fact, partition_of, place_of, progress_key
+from headgate.sinks.kafka.progress import ProgressRecord, partition_of, place_of, progress_key
 from headgate.sinks.kafka.sink import KafkaSink
-from headgate.sinks.kafka.target import Target
+from headgate.sinks.kafka.target import TargetCluster
 from integration.sinks.contract import wait_until_frozen
 from support.kafka_cluster import ANSWER_SECONDS
 from support.topic_changes import FETCH_WAIT_MS, delete_topics, make_topics
@@ -108,13 +108,13 @@ class KafkaBench:
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         settings = {"max.message.bytes": str(RECORD_BYTES_MAX)}
         make_topics(self.admin, NewTopic(self.table, partitions, 1, config=settings))
-        self.targets: list[Target] = []
+        self.targets: list[TargetCluster] = []
         self.sink = self.another()
 
     def another(self, **options: Any) -> KafkaSink:
         """The same sink as another process has it."""
         at = address.Target(f"kafka://{self.bootstrap}")
-        self.targets.append(Target(at, self.progress))
+        self.targets.append(TargetCluster(at, self.progress))
         spec = SinkSpec(type="kafka", dsn=at.dsn, **(self.options | options))
         return KafkaSink(lambda: at, options=spec, target=self.targets[-1])
 
@@ -156,7 +156,7 @@ class KafkaBench:
             target.end(holder)
         to = epoch or claim.epoch
         facts = [
-            Fact(
+            ProgressRecord(
                 partition_of(self.table),
                 progress_key(place, partition),
                 msgspec.json.encode(msgspec.structs.replace(rows[partition], next=offset, epoch=(to.owner_rev, to.n))),

@@ -21,7 +21,7 @@ from headgate.sinks.contract import (
 )
 from headgate.sinks.relational import writer
 from headgate.sinks.relational.grouping import Group
-from headgate.sinks.relational.staging import Stage
+from headgate.sinks.relational.staging import StagingTable
 from support import build
 
 
@@ -166,15 +166,15 @@ class TablesContract:
         database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
         claim = database.claim(f"{database.schema}t")
         database.apply(claim, put(0, id=1, v=1))
-        fill, count = Stage.fill, iter(range(99))
+        fill, count = StagingTable.fill, iter(range(99))
 
-        def altered_meanwhile(self: Stage, reduced: Reduced) -> list[Group]:
+        def altered_meanwhile(self: StagingTable, reduced: Reduced) -> list[Group]:
             groups = fill(self, reduced)
             database.execute(f"ALTER TABLE t ADD COLUMN c{next(count)} int")
             return groups
 
         monkeypatch.setattr(writer, "CHANGES_AT_ONCE_MAX", -1)
-        monkeypatch.setattr(Stage, "fill", altered_meanwhile)
+        monkeypatch.setattr(StagingTable, "fill", altered_meanwhile)
         with pytest.raises(SinkUnavailableError, match="t was altered while") as altered:
             database.apply(claim, put(1, id=1, v=2))
         assert altered.value.retryable

@@ -20,7 +20,7 @@ from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRang
 from headgate.sinks.kafka import writing
 from headgate.sinks.kafka.progress import PROGRESS_TOPIC, partition_of, removed_key
 from headgate.sinks.kafka.sink import KafkaSink
-from headgate.sinks.kafka.target import Target
+from headgate.sinks.kafka.target import TargetCluster
 from headgate_lab.embedded.broker import EmbeddedKafka
 from integration.sinks.contract import upsert
 from integration.sinks.kafka_bench import records_of
@@ -47,7 +47,7 @@ class Process:
 
     def __init__(self, bootstrap: str) -> None:
         at = address.Target(f"kafka://{bootstrap}")
-        self.target = Target(at)
+        self.target = TargetCluster(at)
         self.sink = KafkaSink(lambda: at, options=SinkSpec(type="kafka", dsn=at.dsn), target=self.target)
         self.writer = self.sink.writer()
 

@@ -18,7 +18,7 @@ from headgate.config.crash_points import CrashPoint
 from headgate.config.maintenance_options import MaintenanceOptions
 from headgate.databases.key_ranges import Chunk
 from headgate.sinks.contract import SinkFencedError
-from headgate.sinks.delta.engine import Table
+from headgate.sinks.delta.engine import DeltaLakeTable
 from headgate.sinks.iceberg.rewriting import Rewriting
 from headgate.sinks.maintaining import upkeep_of
 from integration.sinks.contract import SECONDS_MAX, batch_of, claim_of, delete, upsert
@@ -300,15 +300,15 @@ def test_a_job_that_takes_files_back_while_they_are_listed_keeps_them(
     log = Path(bench.path, "_delta_log")
     first = min(file for file in log.glob("*.json") if '"add"' in file.read_text())
     add = next(line for line in first.read_text().splitlines() if line.startswith('{"add"'))
-    listed, taken_back = Table._has_strange_folders, []
+    listed, taken_back = DeltaLakeTable._has_strange_folders, []
 
-    def take_back(table: Table) -> bool:
+    def take_back(table: DeltaLakeTable) -> bool:
         if not taken_back:
             taken_back.append(log / f"{bench.version() + 1:020}.json")
             taken_back[0].write_text(f'{{"commitInfo":{{"operation":"WRITE"}}}}\n{add}\n')
         return listed(table)
 
-    monkeypatch.setattr(Table, "_has_strange_folders", take_back)
+    monkeypatch.setattr(DeltaLakeTable, "_has_strange_folders", take_back)
     done = bench.sink.maintain(claim_of(bench, 1), NOTHING, later())
     assert done.removed == 9
     assert DeltaTable(bench.path).to_pyarrow_table().num_rows == 11

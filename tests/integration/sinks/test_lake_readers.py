@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from headgate.sinks.delta.statistics import COLUMNS
 from headgate.sinks.lake.staged_rows import GONE, absent_column, column
-from headgate.sinks.lake.tables import POSITIONS, Altered, Stamp, Table, Upserts
+from headgate.sinks.lake.tables import POSITIONS, Altered, Stamp, Upserts, VersionedTable
 from integration.sinks.delta_bench import DeltaBench
 from integration.sinks.iceberg_bench import IcebergBench
 from integration.sinks.lake_contract import LakeBench
@@ -45,7 +45,7 @@ def bench(tmp_path: Path, request: pytest.FixtureRequest) -> LakeBench:
     return Bench(tmp_path, appends=False)
 
 
-def table_of(bench: LakeBench) -> Table:
+def table_of(bench: LakeBench) -> VersionedTable:
     found = bench.lake.table(bench.table)
     assert found is not None
     return found

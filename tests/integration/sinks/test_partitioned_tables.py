@@ -33,7 +33,7 @@ from headgate.sinks.delta import engine
 from headgate.sinks.iceberg import rewriting
 from headgate.sinks.iceberg.rewriting import Rewriting
 from headgate.sinks.lake.sink import LakeSink
-from headgate.sinks.lake.tables import Bounds
+from headgate.sinks.lake.tables import ValueBounds
 from headgate.sinks.maintaining import upkeep_of
 from headgate.sinks.registry import open_sink
 from headgate.sinks.row_copying import CopiedRows, RowsRefusedError
@@ -408,7 +408,7 @@ def test_an_integer_that_cannot_be_truncated_is_refused(
     iceberg.apply(row(1) | {column: fits})
     table = iceberg.sink.lake().table(NAME)
     assert table is not None
-    found = table.scan([column], Bounds(column, low=fits, high=fits))
+    found = table.scan([column], ValueBounds(column, low=fits, high=fits))
     assert [each[column] for batch in found for each in batch.to_pylist()] == [fits]
     with pytest.raises(ValueRefusedError, match=r"cannot be truncated within the column's type.*bucket\(16, …\)"):
         iceberg.apply(row(2) | {column: refused})

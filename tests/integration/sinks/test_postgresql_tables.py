@@ -19,7 +19,7 @@ from headgate.sinks.contract import (
 )
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
-from headgate.sinks.relational.staging import Stage
+from headgate.sinks.relational.staging import StagingTable
 from integration.sinks.tables_contract import TableBench, TablesContract, named, put
 from support import build
 
@@ -326,8 +326,8 @@ def test_every_kind_of_bad_change_is_found_in_few_attempts_and_the_rest_applied(
     changes[501] = put(501, id=501, v=1, u="no")
     changes[998] = put(998, id=998, v=1, u="a stranger's")
     attempts = []
-    fill = Stage.fill
-    monkeypatch.setattr(Stage, "fill", lambda self, reduced: attempts.append(reduced) or fill(self, reduced))
+    fill = StagingTable.fill
+    monkeypatch.setattr(StagingTable, "fill", lambda self, reduced: attempts.append(reduced) or fill(self, reduced))
     kept: list[tuple[int, str]] = []
     aside = Quarantine(
         lambda refused: kept.extend((each.offset, each.code) for each in refused), most=10, patient=False

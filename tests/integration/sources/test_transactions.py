@@ -12,7 +12,7 @@ from headgate.config.feed import FeedSpec
 from headgate.config.sink_spec import SinkSpec
 from headgate.config.source_spec import SourceSpec
 from headgate.eventlog.connection import KafkaConnection
-from headgate.formats.transactions import Standing
+from headgate.formats.transactions import TransactionProgress
 from headgate.records.source_tables import Tail
 from headgate.sources.discovery import look_again
 from headgate.sources.offsets import RECORD_TIME_MARGIN_MS, SourceUnreachableError
@@ -115,14 +115,14 @@ def test_a_second_look_leaves_out_what_cannot_join(shop: Connector) -> None:
 def test_evidence_begins_at_the_last_change_before_the_position(shop: Connector) -> None:
     topic = shop.make("shop.public.a")
     shop.make("shop.transaction")
-    assert look_back(shop.connection, topic, 0) == (Standing(), None)
+    assert look_back(shop.connection, topic, 0) == (TransactionProgress(), None)
     change = {"op": "c", "transaction": {"id": "7:1", "data_collection_order": 2}}
     shop.write(topic, change, NOON_MS)
     shop.write(topic, {**change, "op": "d"}, NOON_MS + 1)
     shop.write(topic, None, NOON_MS + 2)
     shop.write(topic, {**change, "transaction": {"id": "8:1", "data_collection_order": 1}}, NOON_MS + 3)
-    assert look_back(shop.connection, topic, 3) == (Standing(Tail("7", 2), True), NOON_MS + 2)
-    assert look_back(shop.connection, topic, 4) == (Standing(Tail("8", 1), True), NOON_MS + 3)
+    assert look_back(shop.connection, topic, 3) == (TransactionProgress(Tail("7", 2), True), NOON_MS + 2)
+    assert look_back(shop.connection, topic, 4) == (TransactionProgress(Tail("8", 1), True), NOON_MS + 3)
     assert [rests_at(shop.connection, topic, position) for position in (3, 4)] == [False, True]
 
 

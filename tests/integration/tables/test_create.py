@@ -29,7 +29,7 @@ from headgate.sinks.contract import Sink
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
-from headgate.tables.alteration import Known
+from headgate.tables.alteration import AlterationContext
 from headgate.tables.fitting import plan_fitting
 from headgate.tables.joining_slices import doubts, why_misfit
 from headgate.tables.mapped import Mapped, Outcome
@@ -112,7 +112,7 @@ def check(sink: Sink, found: CreateTable) -> None:
 
 def check_fits(source: Definition, made: Definition) -> None:
     """A table that was created for a source need not be altered for it, nor is the source refused as another one."""
-    known = Known(sink=SinkHas(made.product))
+    known = AlterationContext(sink=SinkHas(made.product))
     fitting = plan_fitting(source, made, known)
     assert (fitting.refusals, fitting.statements, fitting.columns) == ((), (), ())
     part = Slice("shop.t", "tenant", "7")

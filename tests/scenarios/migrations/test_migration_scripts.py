@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headgate.migration.core import draft, transitions
-from headgate.migration.core.transitions import TRANSITIONS, Action, Phase, Signal, phase
+from headgate.migration.core.transitions import TRANSITIONS, MigrationAction, MigrationPhase, MigrationSignal, phase
 from scenarios.migrations.migration_script import World
 from scenarios.script import compare
 
@@ -19,14 +19,16 @@ def test_script(path: Path, request: pytest.FixtureRequest) -> None:
 
 
 def test_every_transition_that_does_something_is_in_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
-    met: set[tuple[Phase, Signal]] = set()
+    met: set[tuple[MigrationPhase, MigrationSignal]] = set()
 
-    def apply(record: Any, signal: Signal, cause: Any) -> Any:
+    def apply(record: Any, signal: MigrationSignal, cause: Any) -> Any:
         met.add((phase(record), signal))
         return transitions.apply(record, signal, cause)
 
     monkeypatch.setattr(draft, "apply", apply)
     for path in SCRIPTS:
         World().play(path)
-    wanted = {pair for pair, action in TRANSITIONS.items() if action not in (Action.NEVER, Action.KEEP)}
+    wanted = {
+        pair for pair, action in TRANSITIONS.items() if action not in (MigrationAction.NEVER, MigrationAction.KEEP)
+    }
     assert sorted(wanted - met) == []

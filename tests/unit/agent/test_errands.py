@@ -11,7 +11,7 @@ from headgate.agent.core.span import inputs
 from headgate.agent.core.span.errands import SETTLED_MAX, Errand, errands
 from headgate.agent.core.span.inputs import CopyDue, MaintainDue, SettleDue
 from headgate.agent.core.span.progress import SpanProgress
-from headgate.agent.core.span.states import CATCH_UP_SECONDS_MAX, CATCH_UP_SECONDS_MIN, REST_SECONDS, Phase, Span
+from headgate.agent.core.span.states import CATCH_UP_SECONDS_MAX, CATCH_UP_SECONDS_MIN, REST_SECONDS, Span, TaskPhase
 from headgate.records.control import Epoch, SpanPlan, TaskState
 
 NOW = 1_000.0
@@ -22,7 +22,7 @@ def span(name: str, lane: str = "busy", **fields: Any) -> Span:
     """A span that is between two batches."""
     plan = SpanPlan(span=name, topic="t", table=f"public.{name}", start={0: 0})
     task = SpanTask(SpanId("f", name), "0-1", 1, Epoch(1, 1), plan, "")
-    made = Span(task, 1, True, Phase.CLAIMED, 0.0, lane=lane, served=TaskState.REPLICATING, claimed=True)
+    made = Span(task, 1, True, TaskPhase.CLAIMED, 0.0, lane=lane, served=TaskState.REPLICATING, claimed=True)
     return replace(made, **fields)
 
 
@@ -51,14 +51,14 @@ def test_whatever_can_be_due_between_two_batches_is_an_errand() -> None:
 def test_nothing_is_due_of_a_span_in_a_batch() -> None:
     busy = [copied("a"), rested("b"), span("c", maintain_for="m")]
     assert chosen(*busy) == {"a": CopyDue, "b": SettleDue, "c": MaintainDue}
-    assert chosen(*(replace(each, phase=Phase.WRITING) for each in busy)) == {}
+    assert chosen(*(replace(each, phase=TaskPhase.WRITING) for each in busy)) == {}
 
 
 def test_one_table_is_maintained_at_a_time_a_requested_one_first() -> None:
     spans = [span("late", maintain_at=NOW - 1), span("later", maintain_at=NOW - 2), span("asked", maintain_for="m")]
     assert chosen(*spans) == {"asked": MaintainDue}
     assert chosen(*spans[:2]) == {"later": MaintainDue}
-    at_work = span("other", lane=None, phase=Phase.OPENING, is_maintained=True)
+    at_work = span("other", lane=None, phase=TaskPhase.OPENING, is_maintained=True)
     assert chosen(*spans, others=(at_work,)) == {}
 
 
@@ -73,7 +73,7 @@ def test_positions_that_have_waited_longest_move_and_before_more_rows_are_copied
 @pytest.mark.parametrize(("copying", "begun"), [(0, COPIES_MAX), (COPIES_MAX - 1, 1), (COPIES_MAX, 0)])
 def test_tables_copy_more_when_there_is_room_and_those_that_have_waited_longest_first(copying: int, begun: int) -> None:
     waiting = [copied(f"s{number}", at=float(-number)) for number in range(COPIES_MAX + 3)]
-    at_work = [copied(f"at work {number}", lane=None, phase=Phase.OPENING) for number in range(copying)]
+    at_work = [copied(f"at work {number}", lane=None, phase=TaskPhase.OPENING) for number in range(copying)]
     assert (
         list(chosen(*waiting, others=tuple(at_work)))
         == [f"s{number}" for number in range(COPIES_MAX + 2, -1, -1)][:begun]

@@ -9,7 +9,7 @@ from headgate.records.control import Epoch, Positions, SpanPlan
 from headgate.records.keys import AgentKey
 from headgate.records.spans import plan_of
 from headgate.sinks.contract import Claim, SinkError
-from headgate_lab.simulation.executor import Request, Run, SimulatedExecutor
+from headgate_lab.simulation.executor import Request, SimulatedExecutor, SpanRun
 from headgate_lab.simulation.sink import SimulatedSink
 from headgate_lab.simulation.sink_audit import SinkAudit
 from support.executor_contract import ExecutorContract
@@ -84,7 +84,7 @@ class CalmWorld:
         self.now += 0.1
         return self.now
 
-    def claims(self, session: AgentKey, run: Run) -> None:
+    def claims(self, session: AgentKey, run: SpanRun) -> None:
         pass
 
 

@@ -23,7 +23,7 @@ from headgate.agent.core.messages import (
     TaskObserved,
 )
 from headgate.agent.core.state import AgentState, evolve, new_state
-from headgate.agent.core.transitions import TRANSITIONS, Action, Directive
+from headgate.agent.core.transitions import TRANSITIONS, Directive, SessionAction
 from headgate.eventlog.log import Delivery, Partition
 from headgate.records.base import Key, Record
 from headgate.records.control import (
@@ -132,15 +132,15 @@ RECORDS = {
 }
 
 EFFECTS = {
-    Action.KEEP: (),
-    Action.WAIT: (),
-    Action.PREPARE: (AddTable, True),
-    Action.REPLICATE: (AddTable, False),
-    Action.SEAL: (RemoveTable, True),
-    Action.STOP: (RemoveTable, False),
-    Action.CLOSE: (CloseTable,),
-    Action.FORGET: (ForgetTable,),
-    Action.SAY_STOPPED: (CheckNotRun,),
+    SessionAction.KEEP: (),
+    SessionAction.WAIT: (),
+    SessionAction.PREPARE: (AddTable, True),
+    SessionAction.REPLICATE: (AddTable, False),
+    SessionAction.SEAL: (RemoveTable, True),
+    SessionAction.STOP: (RemoveTable, False),
+    SessionAction.CLOSE: (CloseTable,),
+    SessionAction.FORGET: (ForgetTable,),
+    SessionAction.SAY_STOPPED: (CheckNotRun,),
 }
 
 

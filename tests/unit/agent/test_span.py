@@ -55,13 +55,13 @@ from headgate.agent.core.span.progress import (
     limited,
     quarantined_lately,
 )
-from headgate.agent.core.span.states import ENDING, OVER, REST_SECONDS, Phase, Span, Stop
+from headgate.agent.core.span.states import ENDING, OVER, REST_SECONDS, Span, Stop, TaskPhase
 from headgate.agent.core.span.steps import adopt, go_on, limit, note_read
-from headgate.agent.core.span.transitions import TRANSITIONS, Action, Signal, signal_of
+from headgate.agent.core.span.transitions import TRANSITIONS, TaskAction, TaskSignal, signal_of
 from headgate.records.control import Epoch, SpanPlan, TaskState
 from headgate.runtime.table import UnknownTransitionError
 
-CALLING = frozenset({Phase.OPENING, Phase.CLAIMING, Phase.SETTLING, Phase.RECALLED, Phase.SEALING})
+CALLING = frozenset({TaskPhase.OPENING, TaskPhase.CLAIMING, TaskPhase.SETTLING, TaskPhase.RECALLED, TaskPhase.SEALING})
 """One call to source or sink is under way."""
 
 SPAN = SpanId("f", "t")
@@ -123,13 +123,13 @@ def possible(world: World) -> Iterator[SpanInput]:
 
 def of_lanes(span: Span) -> Iterator[SpanInput]:
     troubles = (SentBack(""), Failed("f", "", retryable=True), Failed("f", "", retryable=False))
-    if span.phase is Phase.WAITING:
+    if span.phase is TaskPhase.WAITING:
         yield from (Placed("one"), *troubles)
     if span.lane is not None:
         yield from (Served(), LaneLost("", alone=True), LaneLost("", alone=False), *troubles)
     if span.writable:
         yield from (Planned(), Passed({("t", 0): 9}), SettleDue(), CopyDue(), MaintainDue(), Placed("two"))
-    if span.lane is not None and span.phase in {Phase.WRITING, Phase.DRAINING}:
+    if span.lane is not None and span.phase in {TaskPhase.WRITING, TaskPhase.DRAINING}:
         for each in (None, result(), result("e", retryable=True), result("e")):
             yield BatchOver(each, {})
 
@@ -138,10 +138,10 @@ def told(world: World, given: SpanInput) -> World:
     """The world after it; fails if the machine has asked for what must not be."""
     before, step = world.span, decide(world.span, given, 0.0)
     span, call, lane, claimed = step.span, world.call, world.lane, world.claimed
-    is_new = isinstance(given, Add | Close) and signal_of(before, given) in {Signal.ADD, Signal.CLOSE}
+    is_new = isinstance(given, Add | Close) and signal_of(before, given) in {TaskSignal.ADD, TaskSignal.CLOSE}
     if isinstance(given, Opened | Settled | Sealed | CallFailed) or is_new:
         call = None
-    if isinstance(given, Opened) and given.primary and signal_of(before, given) is Signal.OPENED:
+    if isinstance(given, Opened) and given.primary and signal_of(before, given) is TaskSignal.OPENED:
         claimed = given.epoch.n
     for effect in step.effects:
         call, lane = performed(effect, span, call, lane)
@@ -171,13 +171,13 @@ def performed(effect: Effect, span: Span | None, call: Call | None, lane: str | 
 
 
 def check(span: Span, claimed: int) -> None:
-    if span.phase in {Phase.CLAIMED, Phase.WRITING}:
+    if span.phase in {TaskPhase.CLAIMED, TaskPhase.WRITING}:
         assert span.claimed
         assert span.primary
         assert claimed == span.task.epoch.n, "it writes under the epoch that it claimed with"
     assert (span.stop is not Stop.NOT) == (span.phase in ENDING) or span.phase in OVER
-    assert (span.retry_at is not None) == (span.phase in {Phase.RETRYING, Phase.RESEALING})
-    assert (span.lane is None) or span.phase not in {Phase.OPENING, Phase.WAITING, Phase.RETRYING, *OVER}
+    assert (span.retry_at is not None) == (span.phase in {TaskPhase.RETRYING, TaskPhase.RESEALING})
+    assert (span.lane is None) or span.phase not in {TaskPhase.OPENING, TaskPhase.WAITING, TaskPhase.RETRYING, *OVER}
     assert span.state is not TaskState.FAILED or span.error is not None
     assert span.state is not TaskState.STOPPED or span.error is None
 
@@ -195,7 +195,7 @@ def alike(world: World) -> World:
 
 
 def test_whatever_happens_is_in_the_table_and_all_of_the_table_happens() -> None:
-    met: set[tuple[Phase, Signal]] = set()
+    met: set[tuple[TaskPhase, TaskSignal]] = set()
     seen, todo = {repr(World())}, deque([World()])
     ends: dict[str, set[str]] = {}
     while todo:
@@ -203,7 +203,7 @@ def test_whatever_happens_is_in_the_table_and_all_of_the_table_happens() -> None
         name = repr(world)
         ends[name] = set()
         for given in possible(world):
-            met.add((Phase.ABSENT if world.span is None else world.span.phase, signal_of(world.span, given)))
+            met.add((TaskPhase.ABSENT if world.span is None else world.span.phase, signal_of(world.span, given)))
             after = alike(told(world, given))
             ends[name].add(repr(after))
             if repr(after) not in seen:
@@ -229,7 +229,7 @@ def _check_that_all_come_to_an_end(ends: dict[str, set[str]]) -> None:
 
 
 def test_every_action_is_in_the_table_and_is_a_function() -> None:
-    assert set(TRANSITIONS.values()) == set(Action) == ACTIONS.keys()
+    assert set(TRANSITIONS.values()) == set(TaskAction) == ACTIONS.keys()
 
 
 def test_a_pair_that_cannot_be_is_an_error_that_names_it() -> None:
@@ -239,7 +239,7 @@ def test_a_pair_that_cannot_be_is_an_error_that_names_it() -> None:
 
 def test_a_table_line_that_lets_a_secondary_write_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the search is for."""
-    monkeypatch.setitem(TRANSITIONS, (Phase.OPENING, Signal.OUTDATED), Action.ENTER)
+    monkeypatch.setitem(TRANSITIONS, (TaskPhase.OPENING, TaskSignal.OUTDATED), TaskAction.ENTER)
     with pytest.raises(AssertionError):
         test_whatever_happens_is_in_the_table_and_all_of_the_table_happens()
 
@@ -279,7 +279,7 @@ def written(**about: Any) -> Span:
     """A span between two batches, whose progress is ``about``."""
     progress = SpanProgress(**{"positions": {0: 5, 1: 7}, **about})
     return Span(
-        task(1), 1, primary=True, phase=Phase.CLAIMED, since=0.0, claimed=True, target_ts=100, progress=progress
+        task(1), 1, primary=True, phase=TaskPhase.CLAIMED, since=0.0, claimed=True, target_ts=100, progress=progress
     )
 
 
@@ -333,7 +333,7 @@ def test_the_sink_is_owed_a_position_that_has_rested_for_long_enough() -> None:
     resting = written(rests_since=1.0)
     assert not resting.owes(REST_SECONDS + 0.9)
     assert resting.owes(REST_SECONDS + 1.0)
-    assert not replace(resting, phase=Phase.WRITING).owes(REST_SECONDS * 2), "a batch has it"
+    assert not replace(resting, phase=TaskPhase.WRITING).owes(REST_SECONDS * 2), "a batch has it"
 
 
 def test_a_lag_is_that_of_the_last_batch_and_none_while_there_is_nothing_to_read() -> None:
@@ -362,7 +362,7 @@ def failing(**about: Any) -> Span:
 
 def test_an_error_is_over_once_nothing_is_left_to_apply() -> None:
     reopened = Opened(Epoch(1, 1), primary=True, positions={0: 5, 1: 7})
-    opening = replace(failing(), phase=Phase.CLAIMING)
+    opening = replace(failing(), phase=TaskPhase.CLAIMING)
     assert go_on(opening, reopened, 0.0).span.error is None
     assert go_on(opening, replace(reopened, backlog=1), 0.0).span.error is not None, "the next batch tells"
 
@@ -394,7 +394,7 @@ def test_a_batch_that_was_held_back_for_the_sinks_interval_is_not_late() -> None
 
 def test_a_claimed_span_knows_its_sinks_interval() -> None:
     opened = Opened(Epoch(1, 1), primary=True, positions={0: 5}, commit_interval_seconds=60)
-    claimed = go_on(replace(written(), phase=Phase.CLAIMING), opened, 0.0).span
+    claimed = go_on(replace(written(), phase=TaskPhase.CLAIMING), opened, 0.0).span
     assert claimed is not None
     assert claimed.commit_interval_seconds == 60
 
@@ -418,14 +418,14 @@ def test_somebody_waits_for_the_end_of_a_feed_of_a_stream_and_of_a_copy() -> Non
 
 @pytest.mark.parametrize(("rows", "code"), [('{"keys": null}', "copying"), ('{"keys": [["1"]]}', None)])
 def test_a_table_is_reported_as_copied_before_its_first_range_and_until_it_is_done(rows: str, code: str | None) -> None:
-    claiming = replace(written(), phase=Phase.CLAIMING, task=replace(task(1), copy=CopyOrder("r1", rows)))
+    claiming = replace(written(), phase=TaskPhase.CLAIMING, task=replace(task(1), copy=CopyOrder("r1", rows)))
     assert (claiming.served, claiming.status(0, 0.0).error_code) == (TaskState.PREPARING, code)
     assert replace(claiming, primary=False).status(0, 0.0).error_code is None
     opened = Opened(Epoch(1, 1), primary=True, positions={0: 5}, copying=code and "5 rows are copied")
     going = go_on(claiming, opened, 0.0).span
     assert going is not None
     assert going.status(0, 0.0).error_code == code
-    done = go_on(replace(going, phase=Phase.CLAIMING), replace(opened, copying=None), 0.0).span
+    done = go_on(replace(going, phase=TaskPhase.CLAIMING), replace(opened, copying=None), 0.0).span
     assert done is not None
     assert done.status(0, 0.0).error_code is None
 
@@ -438,7 +438,7 @@ def test_a_lag_grows_while_a_batch_waits_for_its_sink() -> None:
     unread = replace(result("sink_unavailable", retryable=True), positions={}, oldest_append_ms=None)
     failed = decide(planned, BatchOver(unread, {}), 70.0).span
     assert failed is not None
-    again = replace(failed, phase=Phase.CLAIMED)
+    again = replace(failed, phase=TaskPhase.CLAIMED)
     for waiting in (failed, decide(again, Planned(), 80.0).span):
         assert waiting is not None
         assert waiting.status(0, 90.0).lag_ms == 80_000, "no task has read how old its changes are"
@@ -461,7 +461,7 @@ def test_a_batch_that_is_over_waits_no_more_except_for_what_it_left(over: BatchO
 
 
 def test_a_span_that_is_opened_with_nothing_left_to_apply_waits_for_nothing() -> None:
-    opening = replace(written(waits_since=10.0), phase=Phase.CLAIMING)
+    opening = replace(written(waits_since=10.0), phase=TaskPhase.CLAIMING)
     reopened = Opened(Epoch(1, 1), primary=True, positions={0: 5, 1: 7})
     assert go_on(opening, reopened, 0.0).span.status(0, 90.0).lag_ms == 0
     assert go_on(opening, replace(reopened, backlog=1), 0.0).span.status(0, 90.0).lag_ms == 80_000
@@ -469,9 +469,9 @@ def test_a_span_that_is_opened_with_nothing_left_to_apply_waits_for_nothing() ->
 
 def test_columns_that_a_batch_lacked_are_known_until_it_is_opened_again() -> None:
     over = BatchOver(replace(result("sink_column_missing", retryable=True), lacking={"c": "int32"}), {})
-    failed = decide(replace(written(), phase=Phase.WRITING), over, 0.0).span
+    failed = decide(replace(written(), phase=TaskPhase.WRITING), over, 0.0).span
     assert failed is not None
-    assert (failed.phase, failed.lacking) == (Phase.RETRYING, {"c": "int32"})
+    assert (failed.phase, failed.lacking) == (TaskPhase.RETRYING, {"c": "int32"})
     again = decide(failed, RetryDue(), 1.0).span
     refused = decide(again, CallFailed("sink_column_missing", "not added", retryable=True), 1.0).span
     assert refused is not None
@@ -483,12 +483,12 @@ def test_columns_that_a_batch_lacked_are_known_until_it_is_opened_again() -> Non
 
 
 def test_advice_about_columns_goes_with_the_error_of_the_next_batch_that_lacks_some() -> None:
-    reopening = replace(written(), phase=Phase.CLAIMING)
+    reopening = replace(written(), phase=TaskPhase.CLAIMING)
     opened = decide(reopening, Opened(Epoch(1, 1), primary=True, positions={0: 5, 1: 7}, advice="Run it"), 0.0).span
     assert opened is not None
-    assert opened.phase is Phase.CLAIMED, "the other partition is written"
+    assert opened.phase is TaskPhase.CLAIMED, "the other partition is written"
     for lacking, text in (({"c": "int32"}, "it failed. Run it"), ({}, "it failed")):
         over = replace(result("sink_column_missing", retryable=True), error="it failed", lacking=lacking)
-        failed = decide(replace(opened, phase=Phase.WRITING), BatchOver(over, {}), 0.0).span
+        failed = decide(replace(opened, phase=TaskPhase.WRITING), BatchOver(over, {}), 0.0).span
         assert failed is not None
         assert failed.error == ("sink_column_missing", text, True)

@@ -9,7 +9,7 @@ import pytest
 from headgate.app.doctor import machine
 from headgate.app.doctor.kafka import judged_clock, lacking
 from headgate.app.doctor.machine import machine_findings
-from headgate.capture.finding import Finding, FixIn, State, is_wrong
+from headgate.capture.finding import CaptureFinding, FixIn, State, is_wrong
 from headgate.cli.checks import show_findings
 from headgate.cli.output import Output
 from headgate.config.rights import grants
@@ -23,7 +23,7 @@ def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Settings:
     return load_settings({"http": {"port": 0}, "views": {"port": 0}, "spark": {"scratch": str(tmp_path)}})
 
 
-def found(settings: Settings, check: str) -> Finding:
+def found(settings: Settings, check: str) -> CaptureFinding:
     return next(finding for finding in machine_findings(settings) if finding.check == check)
 
 
@@ -104,6 +104,6 @@ def test_rights_that_a_user_lacks() -> None:
 
 def test_programs_get_the_number_of_checks_by_state(capsys: pytest.CaptureFixture[str]) -> None:
     states = (State.OK, State.PENDING, State.WARNING, State.PENDING)
-    show_findings([Finding("x", state, "said") for state in states], Output.JSON)
+    show_findings([CaptureFinding("x", state, "said") for state in states], Output.JSON)
     counts = json.loads(capsys.readouterr().out)
     assert [counts[name] for name in ("wrong", "warnings", "pending")] == [0, 1, 2]

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from headgate.app import schema_registration
 from headgate.app.exit_codes import ExitCode
-from headgate.app.schema_registration import Standing, standings
+from headgate.app.schema_registration import RegistrationState, standings
 from headgate.cli.main import app
 from headgate.config.registry_spec import RegistrySpec
 from headgate.eventlog.codec import Codec
@@ -161,7 +161,7 @@ def test_an_id_that_is_taken_is_refused_before_anything_is_registered(registry: 
     assert "Schema 1501 (SpanDispatched)" in refused.stderr
     assert set(registry.by_id) == {1501}
     found = {each.id: each.standing for each in standings(RegistrySpec(url=registry.url))}
-    assert (found[1501], found[1101]) == (Standing.TAKEN, Standing.MISSING)
+    assert (found[1501], found[1101]) == (RegistrationState.TAKEN, RegistrationState.MISSING)
 
 
 def test_a_registry_that_cannot_answer_for_an_id_is_not_taken_to_have_another_schema(registry: Registry) -> None:

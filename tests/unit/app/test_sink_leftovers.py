@@ -1,9 +1,9 @@
 """Places that Headgate writes to, each once, and errors of those that cannot be read."""
 
-from headgate.app.sink_leftovers import SinkPlace, Standing, examine, places_once, remove_leftover
-from headgate.databases.address import Options, Target
+from headgate.app.sink_leftovers import LeftoverState, SinkPlace, examine, places_once, remove_leftover
+from headgate.databases.address import AddressOptions, Target
 
-OPTIONS = Options("--sink", "--sink-password-file", "sink")
+OPTIONS = AddressOptions("--sink", "--sink-password-file", "sink")
 
 
 def place(kind: str, dsn: str, given_in: str = "--sink") -> SinkPlace:
@@ -25,7 +25,7 @@ def test_an_address_that_cannot_be_parsed_is_reported_at_its_place() -> None:
     wrong = place("postgresql", "postgresql://a@db/shop?nonsense=1")
     assert places_once(iter([wrong])) == [wrong]
     found, left = examine(wrong, "k/c."), remove_leftover(wrong, "k/c.")
-    assert (found.standing, left.standing) == (Standing.UNKNOWN, Standing.FAILED)
+    assert (found.standing, left.standing) == (LeftoverState.UNKNOWN, LeftoverState.FAILED)
     for each in (found, left):
         assert "nonsense" in each.why
         assert each.by_hand == "psql SINK --command='DROP SCHEMA headgate CASCADE'"
@@ -33,5 +33,5 @@ def test_an_address_that_cannot_be_parsed_is_reported_at_its_place() -> None:
 
 def test_a_lake_is_named_and_stays() -> None:
     found = examine(place("delta", "file:///lake/shop", "feed shop"), "k/c.")
-    assert (found.what, found.standing) == ("ledgers _headgate", Standing.KEPT)
+    assert (found.what, found.standing) == ("ledgers _headgate", LeftoverState.KEPT)
     assert "lake/shop" in found.place

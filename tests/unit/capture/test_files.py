@@ -8,12 +8,12 @@ import pytest
 
 from headgate.capture.connector import ConnectorNames, connector_json, topic_of
 from headgate.capture.feed_file import FeedAddress, FeedEnds, feed_file
-from headgate.capture.place import Place, place_of
-from headgate.capture.tables import Column, SourceTable
+from headgate.capture.place import DatabaseEndpoint, place_of
+from headgate.capture.tables import CapturedColumn, SourceTable
 from headgate.config.column_types import column_of
 from headgate.config.feed import FeedSpec, parse_feed
 from headgate.config.source_spec import SourceDatabase
-from headgate.databases.address import Options, Target
+from headgate.databases.address import AddressOptions, Target
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.records.identifiers import split_table, table_spelling
 from headgate.sources.topics import table_name
@@ -21,7 +21,7 @@ from headgate.sources.topics import table_name
 READER = FeedAddress("postgresql", dsn="postgresql://reader@origin/shop", password_file=Path("reader"))
 WRITER = FeedAddress("postgresql", dsn="postgresql://headgate@db/shop", password_file=Path("db"))
 ENDS = FeedEnds(source=READER, sink=WRITER)
-SOURCE = Options("--source", "--source-password-file", "source")
+SOURCE = AddressOptions("--source", "--source-password-file", "source")
 
 
 def table(name: str, *, schema: str = "shop", key: tuple[str, ...] = ("id",)) -> SourceTable:
@@ -70,8 +70,11 @@ def test_a_table_without_a_primary_key_has_options_of_its_own(name: str) -> None
 
 
 def test_columns_that_the_sink_cannot_hold_are_left_out() -> None:
-    built_in, own = Column("a", "text", is_computed=True, is_built_in=True), Column("b", "text", is_computed=True)
-    columns = (built_in, own, Column("place, or so", "point", is_geometry=True), Column("n", "int"))
+    built_in, own = (
+        CapturedColumn("a", "text", is_computed=True, is_built_in=True),
+        CapturedColumn("b", "text", is_computed=True),
+    )
+    columns = (built_in, own, CapturedColumn("place, or so", "point", is_geometry=True), CapturedColumn("n", "int"))
     orders = SourceTable(schema="shop", table="orders", key=("id",), columns=columns)
     at_mariadb = FeedEnds(source=READER, sink=FeedAddress("mysql", dsn="mysql://headgate@db/shop"))
     excluded = [feed_of(orders, ends=ends).for_table("shop.shop.orders").columns.exclude for ends in (ENDS, at_mariadb)]
@@ -105,7 +108,7 @@ def test_a_chosen_type_is_in_the_feed() -> None:
     ("place", "own"),
     [
         (
-            Place("postgresql", "db", 5432, "debezium", "shop", {"sslmode": "verify-full"}),
+            DatabaseEndpoint("postgresql", "db", 5432, "debezium", "shop", {"sslmode": "verify-full"}),
             {
                 "slot.name": "s",
                 "publication.name": "p",
@@ -114,7 +117,7 @@ def test_a_chosen_type_is_in_the_feed() -> None:
             },
         ),
         (
-            Place("mysql", "db", 3306, "debezium", "shop"),
+            DatabaseEndpoint("mysql", "db", 3306, "debezium", "shop"),
             {
                 "schema.history.internal.kafka.bootstrap.servers": "broker:9092",
                 "bigint.unsigned.handling.mode": "precise",
@@ -123,7 +126,7 @@ def test_a_chosen_type_is_in_the_feed() -> None:
         ),
     ],
 )
-def test_a_connector_has_what_the_defaults_get_wrong(place: Place, own: dict[str, str]) -> None:
+def test_a_connector_has_what_the_defaults_get_wrong(place: DatabaseEndpoint, own: dict[str, str]) -> None:
     names = ConnectorNames(
         prefix="shop", slot="s", publication="p", bootstrap="broker:9092", password_file=Path("/secrets/db")
     )
@@ -159,7 +162,7 @@ def test_the_connector_is_told_the_key_of_a_unique_index(
 ) -> None:
     names = ConnectorNames(prefix="shop", slot="s", publication="p", bootstrap="broker:9092", password_file=None)
     found = SourceTable(schema=schema, table=name, unique_index="u", unique_columns=columns)
-    place = Place("postgresql", "db", 5432, "debezium", "shop")
+    place = DatabaseEndpoint("postgresql", "db", 5432, "debezium", "shop")
     written = json.loads(connector_json(place, names, [table("orders"), found]))
     assert written.get("message.key.columns") == keys
     if keys is not None:
@@ -172,13 +175,13 @@ def test_the_connector_is_told_the_key_of_a_unique_index(
     [
         (
             "postgresql://me@db:5433/shop?sslmode=require",
-            Place("postgresql", "db", 5433, "me", "shop", {"sslmode": "require"}),
+            DatabaseEndpoint("postgresql", "db", 5433, "me", "shop", {"sslmode": "require"}),
         ),
-        ("host=db user=me dbname=shop", Place("postgresql", "db", 5432, "me", "shop")),
-        ("mysql://me@db/shop", Place("mysql", "db", 3306, "me", "shop")),
+        ("host=db user=me dbname=shop", DatabaseEndpoint("postgresql", "db", 5432, "me", "shop")),
+        ("mysql://me@db/shop", DatabaseEndpoint("mysql", "db", 3306, "me", "shop")),
     ],
 )
-def test_where_a_database_is(dsn: str, place: Place) -> None:
+def test_where_a_database_is(dsn: str, place: DatabaseEndpoint) -> None:
     assert place_of(Target(dsn, None, SOURCE)) == place
 
 

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from headgate.capture.finding import Finding, State
+from headgate.capture.finding import CaptureFinding, State
 from headgate.capture.mysql.facts import MysqlFacts, MysqlTable
 from headgate.capture.mysql.rules import mysql_findings
 from headgate.capture.postgresql.facts import Partition, PostgresFacts, PostgresTable, Publication, Slot
 from headgate.capture.postgresql.rules import postgresql_findings
-from headgate.capture.tables import Column, NoTableError, chosen_tables
+from headgate.capture.tables import CapturedColumn, NoTableError, chosen_tables
 
-ORDERS = PostgresTable(schema="shop", table="orders", key=("id",), columns=(Column("id", "bigint"),))
+ORDERS = PostgresTable(schema="shop", table="orders", key=("id",), columns=(CapturedColumn("id", "bigint"),))
 POSTGRES = PostgresFacts(
     database="shop",
     user="debezium",
@@ -37,13 +37,13 @@ MARIADB = MysqlFacts(
 )  # fmt: skip
 
 
-def postgresql(table: PostgresTable = ORDERS, **changed: Any) -> list[Finding]:
+def postgresql(table: PostgresTable = ORDERS, **changed: Any) -> list[CaptureFinding]:
     facts = replace(POSTGRES, tables=(table,), **changed)
     found = postgresql_findings(facts, facts.tables, publication="headgate", slot="headgate")
     return [finding for finding in found if finding.state is not State.OK]
 
 
-def mysql(*tables: MysqlTable, **changed: Any) -> list[Finding]:
+def mysql(*tables: MysqlTable, **changed: Any) -> list[CaptureFinding]:
     found = mysql_findings(replace(MARIADB, **changed), tables)
     return [finding for finding in found if finding.state is not State.OK]
 
@@ -90,7 +90,7 @@ def test_an_old_standby_is_refused_and_a_new_one_warned_of() -> None:
 
 
 def test_columns_that_the_connector_loses() -> None:
-    columns = (Column("span", "interval[]"), Column("marks", "numeric(5,2)[]"))
+    columns = (CapturedColumn("span", "interval[]"), CapturedColumn("marks", "numeric(5,2)[]"))
     lost, forgotten = postgresql(replace(ORDERS, columns=columns))
     assert (lost.state, lost.fix) == (State.WARNING, ())
     assert forgotten.fix == ('ALTER TABLE "shop"."orders" REPLICA IDENTITY FULL;',)
@@ -122,7 +122,7 @@ PLAIN, UNLOGGED = Partition("shop", "p1", "d", is_unlogged=False), Partition("sh
         (replace(ORDERS, partitions=(replace(PLAIN, identity="n"),)), ['"p1" REPLICA IDENTITY DEFAULT']),
         (replace(ORDERS, partitions=(PLAIN, UNLOGGED)), ['"p2" SET LOGGED']),
         (
-            replace(ORDERS, columns=(Column("marks", "numeric(5,2)[]"),), partitions=(PLAIN, UNLOGGED)),
+            replace(ORDERS, columns=(CapturedColumn("marks", "numeric(5,2)[]"),), partitions=(PLAIN, UNLOGGED)),
             ['"p2" SET LOGGED', '"orders" REPLICA IDENTITY FULL', '"p1" REPLICA IDENTITY FULL'],
         ),
     ],

@@ -8,10 +8,10 @@ from headgate.capture.mysql.facts import MysqlFacts, MysqlTable
 from headgate.capture.postgresql.facts import PostgresFacts, PostgresTable
 from headgate.capture.sink import creating, is_itself, missing_tables
 from headgate.capture.source import Capture, Mysql, Postgres
-from headgate.databases.address import Options, Target
+from headgate.databases.address import AddressOptions, Target
 
-SOURCE = Options("--source", "--source-password-file", "source")
-SINK = Options("--sink", "--sink-password-file", "sink")
+SOURCE = AddressOptions("--source", "--source-password-file", "source")
+SINK = AddressOptions("--sink", "--sink-password-file", "sink")
 
 
 def postgresql(*tables: str, own_id: str | None = None, database: str = "shop") -> Postgres:
@@ -36,7 +36,7 @@ def mariadb(*tables: str, own_id: str | None = None) -> Mysql:
     )  # fmt: skip
 
 
-def at(dsn: str, options: Options) -> Target:
+def at(dsn: str, options: AddressOptions) -> Target:
     return Target(dsn, Path("password"), options)
 
 

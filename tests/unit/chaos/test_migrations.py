@@ -16,7 +16,7 @@ from headgate.records.migration import MigrationStrategy
 from headgate_lab.chaos.migration_report import MigrationsReport, Round
 from headgate_lab.schema_changes.case import Case
 from headgate_lab.schema_changes.cases import CASES, DRAWS_MAX, DrawError, drawn, respelled, together
-from headgate_lab.schema_changes.load import Load
+from headgate_lab.schema_changes.load import ClientHistory
 from headgate_lab.schema_changes.refusal import refusal
 
 DIALECTS: tuple[DialectName, ...] = ("mysql", "postgres")
@@ -110,7 +110,7 @@ def test_a_servers_answer_is_its_text() -> None:
 
 def test_every_seed_has_a_load() -> None:
     for seed in range(200):
-        load = Load(random.Random(seed))  # noqa: S311 - a seed
+        load = ClientHistory(random.Random(seed))  # noqa: S311 - a seed
         load.first()
         assert len([load.batch() for _ in range(3)]) == 3
 
@@ -118,7 +118,7 @@ def test_every_seed_has_a_load() -> None:
 def test_a_seed_draws_the_same_again() -> None:
     def all_of(seed: int) -> list[Any]:
         chance = random.Random(seed)  # noqa: S311 - a seed
-        load = Load(chance)
+        load = ClientHistory(chance)
         return [
             [drawn(dialect, chance, lambda _: None) for dialect in DIALECTS * 5],
             load.first(),

@@ -12,7 +12,7 @@ import pytest
 from headgate import cli
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli import changes
-from headgate.cli.changes import Change, Destruction, Permit, agreed, permitted
+from headgate.cli.changes import ChangeOptions, Destruction, Permit, agreed, permitted
 from headgate.cli.output import Output
 from support.commands import commands
 from support.terminal import at_a_terminal
@@ -214,15 +214,15 @@ def test_a_write_without_a_permit_is_found() -> None:
 
 
 def test_a_change_needs_nobody_and_a_dry_run_gives_no_permit(capsys: pytest.CaptureFixture[str]) -> None:
-    assert isinstance(permitted(Change(), "pause feed shop", Output.TABLE), Permit)
+    assert isinstance(permitted(ChangeOptions(), "pause feed shop", Output.TABLE), Permit)
     assert capsys.readouterr().err == ""
     assert permitted(Destruction(dry_run=True, yes=True), "delete feed shop", Output.TABLE) is None
     assert capsys.readouterr().err == "would delete feed shop; nothing was changed\n"
     with pytest.raises(CommandError, match="unknown"):
-        permitted(Change(dry_run=True), "pause feed shp", Output.TABLE, check=lambda: _raise("unknown"))
+        permitted(ChangeOptions(dry_run=True), "pause feed shp", Output.TABLE, check=lambda: _raise("unknown"))
     with pytest.raises(CommandError, match="unknown"):
         permitted(Destruction(), "delete feed shp", Output.TABLE, check=lambda: _raise("unknown"))
-    for agreed_to in (Change(), Destruction(yes=True)):
+    for agreed_to in (ChangeOptions(), Destruction(yes=True)):
         assert permitted(agreed_to, "delete feed shp", Output.TABLE, check=lambda: _raise("the owner finds out"))
 
 

@@ -18,7 +18,7 @@ from headgate.records.base import Fact
 from headgate.records.control import OperationKind, OperationRequested, OutcomeStatus, RequestSettled
 from headgate.records.keys import OutcomeKey, RequestKey
 from headgate.records.migration import MigrationRequested
-from headgate_lab.memory_log.partition import Entry
+from headgate_lab.memory_log.partition import LogEntry
 from support.answering_owners import ALTER, DATABASE, FEED, Owners, answering_owners, outcome_of
 from support.commands import commands
 
@@ -234,7 +234,7 @@ def test_a_feed_that_was_paused_for_its_change_is_resumed_whatever_comes_of_it(
     }
     seen = []
 
-    def answer(partition: Partition, entry: Entry) -> None:
+    def answer(partition: Partition, entry: LogEntry) -> None:
         if isinstance(entry.value, OperationRequested) and isinstance(entry.key, RequestKey):
             seen.append(kinds[entry.value.kind])
             settled = RequestSettled(1, answers.get(seen[-1], OutcomeStatus.DONE), "so it is", 1)

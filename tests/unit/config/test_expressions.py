@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.config.expressions import ALLOWED, DEPTH_MAX, Call, Column, ExpressionError, parse_expression
+from headgate.config.expressions import ALLOWED, DEPTH_MAX, Call, ColumnReference, ExpressionError, parse_expression
 from headgate.config.feed import FeedSpec, FeedSpecError, parse_feed
 from headgate.config.feed_differences import differences
 
@@ -65,8 +65,8 @@ def test_a_long_chain_is_one_level() -> None:
 
 
 def test_names_are_those_of_the_source_in_their_case() -> None:
-    assert parse_expression("Status") == Column("Status")
-    assert parse_expression('"Order Id"') == Column("Order Id")
+    assert parse_expression("Status") == ColumnReference("Status")
+    assert parse_expression('"Order Id"') == ColumnReference("Order Id")
 
 
 def test_a_feed_with_a_wrong_filter_is_refused_with_its_option() -> None:

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import cast
 
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.coordinator.core.spans import waiting
 from headgate.records.control import Epoch, TaskReported, TaskState
 from headgate.records.keys import SpanKey
@@ -19,7 +19,7 @@ def said(state: TaskState) -> dict[tuple[str, str], TaskReported]:
 
 def test_who_has_stopped_one_table_is_forgiven_that_one_only() -> None:
     passed = {SESSION: {ONE: Epoch(0, 1), OTHER: Epoch(0, 2)}}
-    draft = cast("Draft", SimpleNamespace(term=SimpleNamespace(passed_over=passed)))
+    draft = cast("CoordinatorDraft", SimpleNamespace(term=SimpleNamespace(passed_over=passed)))
     waiting.forgive(draft, ONE, said(TaskState.REPLICATING))
     assert waiting.is_passed_over(draft, ONE, SESSION, Epoch(0, 1)), "it has not stopped"
     waiting.forgive(draft, ONE, said(TaskState.STOPPED))

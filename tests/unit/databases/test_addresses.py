@@ -11,14 +11,14 @@ from typer.testing import CliRunner
 from headgate.cli.main import app
 from headgate.cli.source import target_at
 from headgate.config.source_spec import SourceDatabase
-from headgate.databases.address import FORMS, Options, Target
+from headgate.databases.address import FORMS, AddressOptions, Target
 from headgate.databases.connections import Use
 from headgate.databases.errors import DatabaseError
 from headgate.databases.kinds import kind_of
 from headgate.sources.database import source_target
 from headgate.verify.sides import open_side
 
-OPTIONS: Final = Options("--source", "--source-password-file", "source")
+OPTIONS: Final = AddressOptions("--source", "--source-password-file", "source")
 
 
 @pytest.mark.parametrize("given", ["nonsense", "http://x", "oracle://me@db/shop", "mysq://me@db/shop"])

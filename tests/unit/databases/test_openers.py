@@ -21,7 +21,7 @@ from headgate.config.source_spec import SourceDatabase
 from headgate.databases.address import Target
 from headgate.databases.catalogue import Product
 from headgate.databases.iceberg.address import place_of
-from headgate.databases.mysql.wire import Wire
+from headgate.databases.mysql.wire import WatchedConnection
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.shell.work import open_strategy
@@ -121,7 +121,7 @@ def _change_at(sink: SinkSpec) -> Any:
     return open_strategy("m", spec, cluster_id=NO_CLUSTER)._server.sessions
 
 
-OPENING: Final = {"open_connection", "open_session", "Wire"}
+OPENING: Final = {"open_connection", "open_session", "WatchedConnection"}
 DRIVERS: Final = {"connect", "Connection", "AsyncConnection"}
 
 
@@ -175,12 +175,12 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
         driver.given.append(psycopg.conninfo.conninfo_to_dict(conninfo, **_of_driver(options)))
         raise psycopg.OperationalError("FATAL: none of this test")
 
-    def made(_wire: Wire, **options: Any) -> None:
+    def made(_wire: WatchedConnection, **options: Any) -> None:
         driver.given.append(options)
         raise pymysql.OperationalError(1040, "none of this test")
 
     monkeypatch.setattr(BoundedConnection, "connect", classmethod(connect))
-    monkeypatch.setattr(Wire, "__init__", made)
+    monkeypatch.setattr(WatchedConnection, "__init__", made)
     return driver
 
 

@@ -8,13 +8,13 @@ import psycopg
 import pymysql
 import pytest
 
-from headgate.databases.address import Address, Options, Target
+from headgate.databases.address import Address, AddressOptions, Target
 from headgate.databases.errors import DatabaseError, DatabaseRefusedError
 from headgate.databases.kinds import CONNECTED, KINDS, kind_of
 from headgate.databases.mysql.unopened import unopened_mysql
 from headgate.databases.postgresql.unopened import unopened_postgresql
 
-OPTIONS: Final = Options("--source", "--source-password-file", "source")
+OPTIONS: Final = AddressOptions("--source", "--source-password-file", "source")
 FIRST, LAST = "qzx", "kwv"
 BETWEEN: Final = (
     "", "/", "?", "#", "@", ":", "[", "]", " ", "=", "%zz", "&", ",", "//", "://", "@/", "@h?", "@h?x=1&", "?sslmode=",

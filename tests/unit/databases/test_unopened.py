@@ -6,7 +6,7 @@ import psycopg
 import pymysql
 import pytest
 
-from headgate.databases.address import Options, Target
+from headgate.databases.address import AddressOptions, Target
 from headgate.databases.errors import (
     DatabaseError,
     DatabaseRefusedError,
@@ -21,7 +21,7 @@ from headgate.databases.postgresql.address import address_of as postgresql_addre
 from headgate.databases.postgresql.session import open_connection
 from headgate.databases.postgresql.unopened import unopened_postgresql
 
-OPTIONS: Final = Options("--source", "--source-password-file", "source")
+OPTIONS: Final = AddressOptions("--source", "--source-password-file", "source")
 AT: Final = 'connection failed: connection to server at "10.0.0.7", port 5432 failed: '
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from headgate_lab.demo.audit import AuditReport, Entry, FindingKind, examine
+from headgate_lab.demo.audit import AuditEntry, AuditReport, FindingKind, examine
 
 TABLE = "shop.orders"
 KEY = ("7",)
@@ -12,9 +12,9 @@ KEY = ("7",)
 
 def change(
     number: int, operation: str, version: int, *, epoch: str = "10.1", old: int | None = None, is_copied: bool = False
-) -> Entry:
+) -> AuditEntry:
     deleted = operation == "DELETE"
-    return Entry(
+    return AuditEntry(
         id=number,
         label=f"headgate shop {TABLE} {epoch}",
         table=TABLE,
@@ -26,23 +26,25 @@ def change(
     )
 
 
-def copied(number: int, operation: str, version: int) -> Entry:
+def copied(number: int, operation: str, version: int) -> AuditEntry:
     return change(number, operation, version, is_copied=True)
 
 
-def holder(number: int, operation: str, epoch: str) -> Entry:
-    return Entry(number, epoch, TABLE, operation, (), None, None)
+def holder(number: int, operation: str, epoch: str) -> AuditEntry:
+    return AuditEntry(number, epoch, TABLE, operation, (), None, None)
 
 
 def kinds(
-    entries: Iterable[Entry], deletions: list[int] | None = None, standing: int | None = None
+    entries: Iterable[AuditEntry], deletions: list[int] | None = None, standing: int | None = None
 ) -> set[FindingKind]:
     rows = [] if standing is None else [(TABLE, KEY, standing)]
     return set(report(entries, deletions, rows).counts)
 
 
 def report(
-    entries: Iterable[Entry], deletions: list[int] | None = None, rows: Iterable[tuple[str, tuple[str, ...], int]] = ()
+    entries: Iterable[AuditEntry],
+    deletions: list[int] | None = None,
+    rows: Iterable[tuple[str, tuple[str, ...], int]] = (),
 ) -> AuditReport:
     return examine(entries, {(TABLE, KEY): deletions or []}, rows)
 
@@ -111,7 +113,7 @@ def test_a_life_with_deletes_skipped_versions_and_a_move_is_clean() -> None:
         ),
     ],
 )
-def test_a_double_write_is_found(entries: list[Entry], deletions: list[int], expected: FindingKind) -> None:
+def test_a_double_write_is_found(entries: list[AuditEntry], deletions: list[int], expected: FindingKind) -> None:
     assert expected in kinds(entries, deletions)
 
 
@@ -160,13 +162,13 @@ def test_the_log_follows_behind_copied_rows() -> None:
         ),
     ],
 )
-def test_a_copy_hides_no_double_write(entries: list[Entry], deletions: list[int], expected: FindingKind) -> None:
+def test_a_copy_hides_no_double_write(entries: list[AuditEntry], deletions: list[int], expected: FindingKind) -> None:
     assert expected in kinds(entries, deletions)
 
 
 @pytest.mark.parametrize("label", ["psql", "", "headgate shop shop.customers 10.1", "headgate shop shop.orders ten"])
 def test_a_change_by_a_session_without_the_tables_own_label_is_found(label: str) -> None:
-    entry = Entry(1, label, TABLE, "INSERT", KEY, None, 3)
+    entry = AuditEntry(1, label, TABLE, "INSERT", KEY, None, 3)
     assert kinds([entry]) == {FindingKind.UNLABELLED}
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from headgate.databases.address import Options, Target
+from headgate.databases.address import AddressOptions, Target
 from headgate.databases.errors import DatabaseRefusedError
 from headgate_lab.demo.evaluation import passwords
 from headgate_lab.demo.evaluation.passwords import password_of, write_secret
 
-SOURCE = Options("--source", "--source-password-file", "source")
+SOURCE = AddressOptions("--source", "--source-password-file", "source")
 MARIADB = Target("mysql://debezium@127.0.0.1/shop", None, SOURCE)
 
 

@@ -8,18 +8,18 @@ import pytest
 from rich.console import Console
 
 from headgate.app.exit_codes import ExitCode
-from headgate_lab.demo.audit import AuditReport, Finding, FindingKind
+from headgate_lab.demo.audit import AuditFinding, AuditReport, FindingKind
 from headgate_lab.demo.command import EXIT_FAILED
-from headgate_lab.demo.compare import Comparison, Difference
+from headgate_lab.demo.compare import Comparison, MismatchedRow
 from headgate_lab.demo.faults import FaultKind, Takeover
-from headgate_lab.demo.report import Report, Verified, show_report
+from headgate_lab.demo.report import DemoReport, Verified, show_report
 
 
 def takeover(fault: str, seconds: float = 5.0) -> Takeover:
     return Takeover(fault, "agent-1", seconds, 7.0, "shop.orders → agent-2", ("shop.orders",), 0.0, seconds)
 
 
-GOOD = Report(
+GOOD = DemoReport(
     seed=7,
     faults=tuple(FaultKind),
     comparisons=(Comparison("shop.orders", 100, 0, ()), Comparison("shop.stock", 50, 0, ())),
@@ -38,8 +38,8 @@ GOOD = Report(
     drain_seconds=1.5,
 )
 
-FINDING = Finding(FindingKind.VERSION_BACK, "shop.orders", ("7",), 12, "version 2 after version 3")
-DIFFERENCE = Difference("shop.orders", ("7",), "missing in the target")
+FINDING = AuditFinding(FindingKind.VERSION_BACK, "shop.orders", ("7",), 12, "version 2 after version 3")
+DIFFERENCE = MismatchedRow("shop.orders", ("7",), "missing in the target")
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
-from headgate.agent.core.span.states import Phase
-from headgate.agent.core.span.transitions import TRANSITIONS, Signal, signal_of
+from headgate.agent.core.span.states import TaskPhase
+from headgate.agent.core.span.transitions import TRANSITIONS, TaskSignal, signal_of
 from headgate.records.control import FeedState, TaskState, WantedState
 from headgate_lab.pages import agent_states, feed_states
 from headgate_lab.pages.agent_states import steps
@@ -58,7 +58,7 @@ def test_a_state_that_is_not_known_is_an_error() -> None:
 
 def test_the_pictures_of_an_agent_come_from_steps_that_reach_its_whole_table() -> None:
     """A new line of the table that no input reaches here would be missing in the pictures."""
-    met = {(Phase.ABSENT if span is None else span.phase, signal_of(span, given)) for span, given, _ in steps()}
+    met = {(TaskPhase.ABSENT if span is None else span.phase, signal_of(span, given)) for span, given, _ in steps()}
     assert set(TRANSITIONS) - met == set()
 
 
@@ -67,17 +67,17 @@ def test_the_pictures_of_an_agent_have_every_state_and_what_leads_there() -> Non
     assert {("opening", "waiting", "opened"), ("claimed", "writing", "planned")} <= running
     assert {("writing", "draining", "seal"), ("free", "stopped", "stop"), ("calling", "recalled", "stop")} <= ending
     drawn = {state for edge in running | ending for state in edge[:2]}
-    assert drawn == {phase.value for phase in Phase} | {"free", "calling"}
+    assert drawn == {phase.value for phase in TaskPhase} | {"free", "calling"}
     tasks = agent_states.session_edges()
     assert ("prepared", "preparing", "replicate_anew") in tasks
     assert {state for edge in tasks for state in edge[:2]} == {"absent", *(state.value for state in TaskState)}
 
 
 def test_states_that_are_drawn_as_one_are_ended_in_the_same_way() -> None:
-    ends: dict[Phase, set[tuple[str, str]]] = {}
+    ends: dict[TaskPhase, set[tuple[str, str]]] = {}
     for span, given, after in steps():
         signal = None if span is None else signal_of(span, given)
-        if span is not None and after is not None and signal in (Signal.SEAL, Signal.STOP):
+        if span is not None and after is not None and signal in (TaskSignal.SEAL, TaskSignal.STOP):
             ends.setdefault(span.phase, set()).add((signal.value, after.phase.value))
     for group in (agent_states.FREE, agent_states.CALLING):
         assert len({frozenset(ends[phase]) for phase in group}) == 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.formats import canal_json, debezium_avro, debezium_json, maxwell_json
 from headgate.formats.change import ChangeError
-from headgate.formats.dealing import Columns, Dealer, Look, Whose
+from headgate.formats.dealing import Dealer, EventColumns, Look, Whose
 from headgate.records.source_tables import SourceTable
 from unit.formats.test_debezium_avro import PARTS, ROW, Registry, routed
 
@@ -119,10 +119,10 @@ def look(value: bytes) -> Any:
     return {"*": Whose.EVERYBODY, "-": Whose.NOBODY}.get(word, ("s", word))
 
 
-def columns(words: Sequence[str | None]) -> Columns:
+def columns(words: Sequence[str | None]) -> EventColumns:
     values = [None if word is None else word.encode() for word in words]
     offsets = list(range(10, 10 + 2 * len(words), 2))
-    return Columns(offsets, [offset + 1000 for offset in offsets], [b"k%d" % offset for offset in offsets], values)
+    return EventColumns(offsets, [offset + 1000 for offset in offsets], [b"k%d" % offset for offset in offsets], values)
 
 
 @given(st.lists(st.sampled_from(["a", "b", "x", "y", "*", "-", "?", None]), max_size=20))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from headgate.config.expressions import Call, Column, Expression, Kind, Literal, parse_expression
+from headgate.config.expressions import Call, ColumnReference, Expression, Kind, Literal, parse_expression
 from headgate.formats.change import ABSENT, CONNECTOR, LACKING, LACKING_NULL, ChangeError, Row
 from headgate.formats.expressions.code import compile_expression
 from headgate.formats.expressions.filters import RowFilter, filter_at_database
@@ -23,8 +23,8 @@ DRAWN = st.sampled_from(sorted(set(COLUMNS.values()))).flatmap(lambda kind: expr
 
 @settings(max_examples=400, deadline=None, phases=UNSHRUNK)
 @given(DRAWN, st.lists(ROWS, min_size=1, max_size=6))
-@example(Call("neg", (Column("i"),)), [dict.fromkeys(COLUMNS) | {"i": -(1 << 63)}])
-@example(Call("/", (Column("i"), Column("j"))), [dict.fromkeys(COLUMNS) | {"i": -7, "j": 2}])
+@example(Call("neg", (ColumnReference("i"),)), [dict.fromkeys(COLUMNS) | {"i": -(1 << 63)}])
+@example(Call("/", (ColumnReference("i"), ColumnReference("j"))), [dict.fromkeys(COLUMNS) | {"i": -7, "j": 2}])
 def test_compiled_expressions_have_the_value_that_a_slow_interpreter_finds(
     expression: Expression, rows: list[Row]
 ) -> None:

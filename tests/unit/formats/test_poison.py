@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headgate.formats import canal_json, debezium_avro, debezium_json, maxwell_json
 from headgate.formats.change import ChangeError
-from headgate.formats.dealing import Columns, Dealer, Look
+from headgate.formats.dealing import Dealer, EventColumns, Look
 from headgate.formats.debezium_schema import envelope_semantics
 from headgate.formats.decoding import Decoder, UndecodableError
 from headgate.formats.transactions import decode_end, standing_of
@@ -192,7 +192,7 @@ def test_poison_is_the_trouble_of_one_event(form: Format) -> None:
 def test_poison_on_a_topic_of_several_tables_is_an_event_that_does_not_say_whose_it_is(form: Format) -> None:
     values = [form.value, *poisons(form), form.value]
     offsets = range(len(values))
-    dealt = Dealer(form.look(), ["public.a"]).deal(Columns(offsets, offsets, [form.key] * len(values), values))
+    dealt = Dealer(form.look(), ["public.a"]).deal(EventColumns(offsets, offsets, [form.key] * len(values), values))
     assert {1, 2} <= {offset for offset, _ in dealt.unreadable} < set(offsets)
 
 
@@ -275,7 +275,7 @@ def test_no_change_of_an_event_raises_anything_else(form: Format, data: st.DataO
     events = [good, (form.key, mutated(form.value)), (mutated(form.key), form.value), good]
     decode(form, events)
     values = [value for _, value in events]
-    Dealer(form.look(), ["public.a"]).deal(Columns(range(4), range(4), [form.key] * 4, values))
+    Dealer(form.look(), ["public.a"]).deal(EventColumns(range(4), range(4), [form.key] * 4, values))
 
 
 @settings(max_examples=150, deadline=None)

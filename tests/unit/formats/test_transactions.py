@@ -8,8 +8,8 @@ from headgate.formats.change import ChangeError
 from headgate.formats.debezium_json import DebeziumJsonDecoder
 from headgate.formats.transactions import (
     End,
-    Standing,
     TableEvidence,
+    TransactionProgress,
     TransactionRun,
     decode_end,
     standing_of,
@@ -115,15 +115,15 @@ def test_a_decoder_that_is_not_asked_remembers_nothing() -> None:
 @pytest.mark.parametrize(
     ("value", "standing"),
     [
-        (change(1, "7:1", 4), Standing(Tail("7", 4), True)),
-        ({"schema": {}, "payload": change(1, "7:1", 4)}, Standing(Tail("7", 4), True)),
-        (change(1, None), Standing(None, False)),
-        (change(1, None, snapshot="true"), Standing(None, False)),
-        (change(1, None, snapshot="last_in_data_collection"), Standing(None, True)),
+        (change(1, "7:1", 4), TransactionProgress(Tail("7", 4), True)),
+        ({"schema": {}, "payload": change(1, "7:1", 4)}, TransactionProgress(Tail("7", 4), True)),
+        (change(1, None), TransactionProgress(None, False)),
+        (change(1, None, snapshot="true"), TransactionProgress(None, False)),
+        (change(1, None, snapshot="last_in_data_collection"), TransactionProgress(None, True)),
         ({"id": 1}, None),
     ],
 )
-def test_a_change_tells_how_far_its_table_is(value: dict[str, object], standing: Standing | None) -> None:
+def test_a_change_tells_how_far_its_table_is(value: dict[str, object], standing: TransactionProgress | None) -> None:
     assert standing_of(json.dumps(value).encode()) == standing
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from headgate.generation.changelog.core.bounds import (
-    Bounds,
+    OffsetBounds,
     bounds_of,
     gaps_of,
     read_epoch_of,
@@ -63,7 +63,9 @@ def test_children_wait_for_the_measured_end_of_their_parents() -> None:
     assert limits(CLOSING, 49, 0, 0, 0) == [OPEN, OPEN, 10, 0], "not measured: no position is known to be the end"
     assert limits(MEASURED, 49, 0, 0, 0) == [50, OPEN, 10, 0]
     assert limits(MEASURED, 50, 0, 0, 0) == [50, OPEN, OPEN, OPEN]
-    assert bounds_of(MEASURED, "s", {0: 50, 2: 0})[2] == Bounds(10, None), "what stands before its start is nobody's"
+    assert bounds_of(MEASURED, "s", {0: 50, 2: 0})[2] == OffsetBounds(10, None), (
+        "what stands before its start is nobody's"
+    )
 
 
 def test_a_partition_that_is_used_again_is_read_stream_by_stream() -> None:
@@ -74,7 +76,7 @@ def test_a_partition_that_is_used_again_is_read_stream_by_stream() -> None:
 
 
 def test_a_partition_that_is_not_named_counts_as_not_read() -> None:
-    assert bounds_of(MEASURED, "s", {2: 0}) == {2: Bounds(0, 10)}
+    assert bounds_of(MEASURED, "s", {2: 0}) == {2: OffsetBounds(0, 10)}
 
 
 def waits(state: GenerationState, *at: int, strict: bool = False) -> list[tuple[int, int, int, int | None]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.generation.changelog.core.outbox import POSITION_MAX, Change, PositionError
+from headgate.generation.changelog.core.outbox import POSITION_MAX, PendingChange, PositionError
 from headgate.generation.changelog.shell.change_checks import (
     ChangeTooLargeError,
     ChangeTypeError,
@@ -66,7 +66,7 @@ def test_a_change_is_taken_as_it_was_given() -> None:
 
 
 def test_a_change_that_is_larger_than_its_topic_takes_is_refused_with_both_sizes() -> None:
-    change = Change(3, 0, b"k" * 10, b"v" * 1_000, (("h", b"x" * 100),))
+    change = PendingChange(3, 0, b"k" * 10, b"v" * 1_000, (("h", b"x" * 100),))
     check_size(change, "w", 2_000)
     with pytest.raises(ChangeTooLargeError, match=r"position 3: .* 12\d\d bytes .* takes 1200\. Raise max\.message"):
         check_size(change, "w", 1_200)

@@ -12,10 +12,10 @@ from headgate.generation.changelog.core.log_requests import create
 from headgate.generation.changelog.core.planning import first_map, next_map, resize
 from headgate.generation.changelog.core.request_queue import what_is_wrong
 from headgate.generation.changelog.core.requests import answer, take_repair
-from headgate.generation.core.draft import Draft
+from headgate.generation.core.draft import GenerationDraft
 from headgate.generation.core.effects import LogSeen, LookAtLog
 from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
-from headgate.generation.core.term import Term
+from headgate.generation.core.term import GenerationTerm
 from headgate.generation.owner.core.machine import decide
 from headgate.records.control import OutcomeStatus, OwnerAnnounced
 from headgate.records.generation import (
@@ -55,8 +55,8 @@ def state_with(**sets: SetRecorded) -> GenerationState:
     return state
 
 
-def draft_of(state: GenerationState, *, monotonic: float = 5.0) -> Draft:
-    return Draft(state, Term(owner_rev=1, began=0.0), Now(monotonic, 1_000))
+def draft_of(state: GenerationState, *, monotonic: float = 5.0) -> GenerationDraft:
+    return GenerationDraft(state, GenerationTerm(owner_rev=1, began=0.0), Now(monotonic, 1_000))
 
 
 def test_a_deleted_set_leaves_no_failure_behind_and_no_other_sets_is_lost() -> None:
@@ -162,7 +162,9 @@ def test_a_chunk_of_an_owner_that_is_none_any_more_is_passed_over_and_a_new_one_
     assert state.map_of("orders", 1).streams == ONE.streams
 
 
-def checked(seen: LogSeen, *, switching: bool = False, failures: dict[tuple[Any, ...], str] | None = None) -> Draft:
+def checked(
+    seen: LogSeen, *, switching: bool = False, failures: dict[tuple[Any, ...], str] | None = None
+) -> GenerationDraft:
     """The draft once the topic was looked at for a check."""
     record = replace(a_set(1), topic_id="a")
     if switching:

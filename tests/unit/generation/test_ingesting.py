@@ -12,19 +12,19 @@ from headgate.generation.changelog.shell.wire import (
     given_headers,
     writer_in,
 )
-from headgate.records.places import Place, PlaceError
+from headgate.records.places import LogPosition, PlaceError
 
 
 def test_a_record_is_named_as_it_is_read() -> None:
-    place = Place("shop.orders", 3, 1204)
+    place = LogPosition("shop.orders", 3, 1204)
     assert str(place) == "shop.orders/3/1204"
-    assert Place.parse(str(place)) == place
+    assert LogPosition.parse(str(place)) == place
 
 
 @pytest.mark.parametrize("text", ["", "shop", "shop/3", "shop/3/", "shop/x/1", "shop/3/-1", "a/b/3/1", " shop/3/1"])
 def test_what_names_no_record_is_refused(text: str) -> None:
     with pytest.raises(PlaceError, match="TOPIC/PARTITION/OFFSET"):
-        Place.parse(text)
+        LogPosition.parse(text)
 
 
 def test_two_sources_never_have_one_writer() -> None:
@@ -40,7 +40,7 @@ def test_two_sources_never_have_one_writer() -> None:
 
 
 def test_a_record_without_a_key_is_told_with_its_place_and_what_to_do() -> None:
-    said = keyless(Place("shop", 2, 7))
+    said = keyless(LogPosition("shop", 2, 7))
     assert "topic shop, partition 2, offset 7" in said
     assert "--skip shop/2/7" in said
 

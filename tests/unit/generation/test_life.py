@@ -10,14 +10,14 @@ from headgate.generation.changelog.core.life import (
     ASK_SECONDS,
     REPORT_SECONDS,
     Act,
+    FollowReport,
     LifeOverError,
     LogDeletedError,
-    Report,
     Simple,
     Write,
     WriterLife,
 )
-from headgate.generation.changelog.core.outbox import Change, Outbox, PositionsLostError, Written
+from headgate.generation.changelog.core.outbox import Outbox, PendingChange, PositionsLostError, Written
 from headgate.generation.changelog.core.pacing import BatchPace
 from headgate.generation.changelog.core.planning import first_map, next_map, resize
 from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
@@ -62,7 +62,7 @@ def begun() -> tuple[GenerationState, Outbox, WriterLife]:
     tell(state, FIRST)
     life = WriterLife(state, "s", "w", 5, outbox, pace=BatchPace(10))
     assert acts_of(life, Written(3, 3)) == [
-        Simple.TAKE_ID, Simple.READ_RECORDS, Simple.READ_WRITTEN, Report(Followed(1)),
+        Simple.TAKE_ID, Simple.READ_RECORDS, Simple.READ_WRITTEN, FollowReport(Followed(1)),
     ]  # fmt: skip
     assert life.is_started
     return state, outbox, life
@@ -70,7 +70,7 @@ def begun() -> tuple[GenerationState, Outbox, WriterLife]:
 
 def test_what_stands_on_the_log_is_left_out_and_the_rest_is_one_write() -> None:
     _, outbox, life = begun()
-    assert [outbox.add(Change(position, 0, b"k", None)) for position in (3, 4)] == [False, True]
+    assert [outbox.add(PendingChange(position, 0, b"k", None)) for position in (3, 4)] == [False, True]
     (write,) = acts_of(life)
     assert isinstance(write, Write)
     assert write.batch.after == Written(4, 4)
@@ -83,7 +83,7 @@ def test_who_stood_still_until_its_generation_was_removed_is_over_and_writes_by_
     *, admitted: int, is_over: bool, is_replaced: bool
 ) -> None:
     state, outbox, life = begun()
-    outbox.add(Change(4, 0, b"k", None))
+    outbox.add(PendingChange(4, 0, b"k", None))
     frozen = life.turn(NOW)
     assert isinstance(next(frozen), Write)
     tell(state, SECOND, life=admitted, is_over=is_over)
@@ -115,39 +115,39 @@ def test_who_takes_the_id_and_reads_that_it_may_not_write_does_not_begin() -> No
 
 def test_load_is_reported_at_a_bounded_rate_and_counts_what_is_committed() -> None:
     _, outbox, life = begun()
-    outbox.add(Change(4, 7, b"k", None))
+    outbox.add(PendingChange(4, 7, b"k", None))
     assert isinstance(acts_of(life, now=NOW + 1)[0], Write)
     assert acts_of(life, now=NOW + REPORT_SECONDS - 0.1) == []
-    outbox.add(Change(5, 7, b"k", None))
+    outbox.add(PendingChange(5, 7, b"k", None))
     frozen = life.turn(NOW + REPORT_SECONDS - 0.1)
     assert isinstance(next(frozen), Write), "its transaction comes to nothing"
     outbox.begin(Written(4, 4))
-    (report,) = [act for act in acts_of(life, now=NOW + REPORT_SECONDS) if isinstance(act, Report)]
+    (report,) = [act for act in acts_of(life, now=NOW + REPORT_SECONDS) if isinstance(act, FollowReport)]
     (load,) = report.loads
     assert (load.stream, load.changes, load.seconds) == (str(ONE.streams[0].id), 2, REPORT_SECONDS)
     assert report.record(5).loads == report.loads
     assert acts_of(life, now=NOW + REPORT_SECONDS + 1) == []
     (report,) = acts_of(life, now=NOW + 2 * REPORT_SECONDS)
-    assert isinstance(report, Report)
+    assert isinstance(report, FollowReport)
     assert [each.changes for each in report.loads] == [0], "who writes nothing says so"
 
 
 def test_load_of_an_earlier_map_is_not_reported() -> None:
     state, outbox, life = begun()
-    outbox.add(Change(4, 7, b"k", None))
+    outbox.add(PendingChange(4, 7, b"k", None))
     acts_of(life, now=NOW + REPORT_SECONDS)
     tell(state, SECOND)
-    assert acts_of(life, now=NOW + REPORT_SECONDS + 1) == [Report(Followed(2))]
+    assert acts_of(life, now=NOW + REPORT_SECONDS + 1) == [FollowReport(Followed(2))]
     assert acts_of(life, now=NOW + 2 * REPORT_SECONDS) == []
     (report,) = acts_of(life, now=NOW + 2 * REPORT_SECONDS + 1)
-    assert isinstance(report, Report)
+    assert isinstance(report, FollowReport)
     assert [each.stream for each in report.loads] == [str(TWO.streams[0].id)]
     assert life.farewell().loads == ()
 
 
 def test_a_writer_whose_change_log_is_deleted_is_told_and_writes_nothing_into_a_new_one() -> None:
     state, outbox, life = begun()
-    outbox.add(Change(4, 0, b"k", None))
+    outbox.add(PendingChange(4, 0, b"k", None))
     evolve(state, SetKey("s"), SetRecorded(0, "", None, 0, 2, (), ()), 0)
     with pytest.raises(LogDeletedError):
         acts_of(life)
@@ -160,14 +160,14 @@ def test_a_writer_whose_change_log_is_deleted_is_told_and_writes_nothing_into_a_
 def test_a_writer_that_waits_asks_again_if_the_log_was_deleted_with_its_request() -> None:
     state = new_state(0)
     life = WriterLife(state, "s", "w", 5, Outbox(10), pace=BatchPace(10))
-    assert acts_of(life) == [Report(Followed())]
+    assert acts_of(life) == [FollowReport(Followed())]
     assert acts_of(life) == []
     key = WriterKey("s", "w", 5)
-    evolve(state, key, Report(Followed()).record(0), 0)
+    evolve(state, key, FollowReport(Followed()).record(0), 0)
     assert acts_of(life) == []
     evolve(state, key, None, 0)
     assert acts_of(life) == []
-    assert acts_of(life, now=NOW + ASK_SECONDS) == [Report(Followed())]
+    assert acts_of(life, now=NOW + ASK_SECONDS) == [FollowReport(Followed())]
     assert acts_of(life, now=NOW + ASK_SECONDS) == []
 
 

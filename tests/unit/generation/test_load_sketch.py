@@ -6,8 +6,8 @@ from collections.abc import Iterable
 import pytest
 
 from headgate.generation.changelog.core.load_sketch import SAMPLE_CHANGES, LoadSketch
-from headgate.generation.changelog.core.outbox import Batch, Change, Written
-from headgate.generation.changelog.core.planning import Load, Policy, first_map, plan
+from headgate.generation.changelog.core.outbox import Batch, PendingChange, Written
+from headgate.generation.changelog.core.planning import MeasuredLoad, Policy, first_map, plan
 from headgate.generation.changelog.core.reported_loads import check_loads
 from headgate.generation.core.ranges import FIRST_TOKEN, LAST_TOKEN, LogMap
 from headgate.records.generation import StreamLoad
@@ -24,7 +24,8 @@ def counted(log: LogMap, tokens: Iterable[int], *, seed: int = 1, batch: int = 3
     sketch = LoadSketch(seed)
     sketch.begin(100.0)
     changes = [
-        (Change(number, token, b"k", None), log.stream_of(token).partition) for number, token in enumerate(tokens)
+        (PendingChange(number, token, b"k", None), log.stream_of(token).partition)
+        for number, token in enumerate(tokens)
     ]
     for at in range(0, len(changes), batch):
         sketch.count(Batch(tuple(changes[at : at + batch]), Written()))
@@ -75,7 +76,7 @@ def test_a_cut_by_the_sample_halves_the_load(seed: int, power: int) -> None:
     (load,) = counted(log, tokens, seed=seed)
     sample = tuple((key.token, float(key.changes)) for key in load.keys)
     policy = Policy(split_above_per_second=1_500, merge_below_per_second=0, streams_max=9)
-    (change,) = plan(policy, log, {stream.id: Load(load.changes / load.seconds, 1_000.0, sample)}).changes
+    (change,) = plan(policy, log, {stream.id: MeasuredLoad(load.changes / load.seconds, 1_000.0, sample)}).changes
     share = sum(token <= change.cuts[0] for token in tokens) / len(tokens)
     assert abs(share - 0.5) < ERROR_MAX
 
@@ -95,7 +96,7 @@ def test_one_hot_key_is_recognised() -> None:
     (load,) = counted(log, tokens)
     sample = tuple((key.token, float(key.changes)) for key in load.keys)
     policy = Policy(split_above_per_second=900, merge_below_per_second=0, streams_max=9)
-    (change,) = plan(policy, log, {stream.id: Load(load.changes / load.seconds, 1_000.0, sample)}).changes
+    (change,) = plan(policy, log, {stream.id: MeasuredLoad(load.changes / load.seconds, 1_000.0, sample)}).changes
     assert change.cuts == (76, 77)
 
 
@@ -103,9 +104,9 @@ def test_a_window_begins_empty() -> None:
     log = logs(1)
     sketch = LoadSketch(1)
     sketch.begin(100.0)
-    sketch.count(Batch(tuple((Change(n, n, b"k", None), 0) for n in range(1_000)), Written()))
+    sketch.count(Batch(tuple((PendingChange(n, n, b"k", None), 0) for n in range(1_000)), Written()))
     sketch.begin(110.0)
-    sketch.count(Batch(((Change(1_000, 5, b"k", None), 0),), Written()))
+    sketch.count(Batch(((PendingChange(1_000, 5, b"k", None), 0),), Written()))
     (load,) = sketch.loads(log, 112.0)
     assert (load.changes, load.seconds, [key.token for key in load.keys]) == (1, 2.0, [5])
 

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.generation.changelog.core.outbox import Change, Outbox, OutboxFullError, PositionError, Written
+from headgate.generation.changelog.core.outbox import Outbox, OutboxFullError, PendingChange, PositionError, Written
 from headgate.generation.changelog.core.planning import first_map
 
 LOG = first_map(4, 4, random.Random(1).getrandbits)  # noqa: S311 (ids, not secrets)
 TOKENS = [stream.end for stream in LOG.streams]
 
 
-def change(position: int, stream: int = 0) -> Change:
-    return Change(position, TOKENS[stream], b"k", b"v")
+def change(position: int, stream: int = 0) -> PendingChange:
+    return PendingChange(position, TOKENS[stream], b"k", b"v")
 
 
 def positions(outbox: Outbox, closed: tuple[int, ...] = (), limit: int = 10) -> list[int]:
@@ -58,7 +58,7 @@ def test_what_was_held_and_does_not_go_into_one_batch_is_not_said_to_be_written(
 def test_a_batch_is_bounded_by_bytes_and_has_one_change_of_any_size() -> None:
     outbox = Outbox(10)
     for position, size in enumerate([40, 40, 40, 500, 10]):
-        outbox.add(Change(position, TOKENS[0], b"", b"v" * size))
+        outbox.add(PendingChange(position, TOKENS[0], b"", b"v" * size))
     taken = []
     while (batch := outbox.take(LOG, (), 10, 100)) is not None:
         taken.append([change.position for change, _ in batch.changes])
@@ -116,7 +116,7 @@ def test_a_source_that_reconnects_must_send_the_same_positions() -> None:
 
 def test_the_box_is_bounded_by_bytes_too_and_takes_one_change_of_any_size() -> None:
     outbox = Outbox(10, limit_bytes=100)
-    large = Change(1, TOKENS[0], b"k", b"v" * 150, (("h", b"12"), ("n", None)))
+    large = PendingChange(1, TOKENS[0], b"k", b"v" * 150, (("h", b"12"), ("n", None)))
     assert large.size_bytes == 155
     outbox.add(large)
     with pytest.raises(OutboxFullError, match="1 changes of 155 bytes"):

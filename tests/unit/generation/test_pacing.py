@@ -1,12 +1,12 @@
 """How large a writer's transactions may be, on fast links and slow ones."""
 
-from headgate.generation.changelog.core.outbox import Batch, Change, Written
+from headgate.generation.changelog.core.outbox import Batch, PendingChange, Written
 from headgate.generation.changelog.core.pacing import COMMIT_SECONDS, COMMIT_SECONDS_MAX, BatchPace
 
 
 def batch(changes: int, size_bytes: int) -> Batch:
     each = size_bytes // changes
-    return Batch(tuple((Change(number, 0, b"", b"x" * each), 0) for number in range(changes)), Written())
+    return Batch(tuple((PendingChange(number, 0, b"", b"x" * each), 0) for number in range(changes)), Written())
 
 
 def link(pace: BatchPace, bytes_per_second: float, change_bytes: int, waiting: int) -> tuple[int, int]:

@@ -6,9 +6,9 @@ import pytest
 
 from headgate.generation.changelog.core.phases import (
     TRANSITIONS,
-    Action,
-    Phase,
-    Signal,
+    SwitchAction,
+    SwitchPhase,
+    SwitchSignal,
     action_for,
 )
 from headgate.records.generation import GenerationPhase
@@ -16,15 +16,15 @@ from headgate.runtime.table import UnknownTransitionError
 
 
 def test_every_pair_has_an_entry() -> None:
-    assert set(TRANSITIONS) == set(product(Phase, Signal))
-    assert set(TRANSITIONS.values()) == set(Action)
-    assert {phase.value for phase in Phase} == {"none", *(phase.value for phase in GenerationPhase)}
+    assert set(TRANSITIONS) == set(product(SwitchPhase, SwitchSignal))
+    assert set(TRANSITIONS.values()) == set(SwitchAction)
+    assert {phase.value for phase in SwitchPhase} == {"none", *(phase.value for phase in GenerationPhase)}
 
 
 @pytest.mark.parametrize(("phase", "signal"), sorted(TRANSITIONS))
-def test_what_cannot_be_raises(phase: Phase, signal: Signal) -> None:
-    recorded = None if phase is Phase.NONE else GenerationPhase(phase.value)
-    if TRANSITIONS[phase, signal] is Action.NEVER:
+def test_what_cannot_be_raises(phase: SwitchPhase, signal: SwitchSignal) -> None:
+    recorded = None if phase is SwitchPhase.NONE else GenerationPhase(phase.value)
+    if TRANSITIONS[phase, signal] is SwitchAction.NEVER:
         with pytest.raises(UnknownTransitionError, match=f"{signal.value} cannot happen"):
             action_for(recorded, signal)
     else:
@@ -32,5 +32,5 @@ def test_what_cannot_be_raises(phase: Phase, signal: Signal) -> None:
 
 
 def test_a_committed_generation_is_never_taken_back() -> None:
-    for phase in (Phase.COMMITTED, Phase.CLOSING, Phase.SUPERSEDED, Phase.DRAINED):
-        assert TRANSITIONS[phase, Signal.ABANDONED] in (Action.WAIT, Action.NEVER)
+    for phase in (SwitchPhase.COMMITTED, SwitchPhase.CLOSING, SwitchPhase.SUPERSEDED, SwitchPhase.DRAINED):
+        assert TRANSITIONS[phase, SwitchSignal.ABANDONED] in (SwitchAction.WAIT, SwitchAction.NEVER)

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from headgate.generation.changelog.core.planning import Load, Policy, PolicyError, first_map, next_map, plan, resize
+from headgate.generation.changelog.core.planning import (
+    MeasuredLoad,
+    Policy,
+    PolicyError,
+    first_map,
+    next_map,
+    plan,
+    resize,
+)
 from headgate.generation.core.ranges import FIRST_TOKEN, LAST_TOKEN, LogMap, LogStream, MapError, check_switch
 
 POLICY = Policy(split_above_per_second=100, merge_below_per_second=40, streams_max=16, settle_seconds=60)
@@ -19,9 +27,11 @@ def draw() -> random.Random:
     return random.Random(2)  # noqa: S311 (ids, not secrets)
 
 
-def evenly(stream: LogStream, per_second: float, open_seconds: float = 1000.0) -> Load:
+def evenly(stream: LogStream, per_second: float, open_seconds: float = 1000.0) -> MeasuredLoad:
     width = stream.end - stream.start
-    return Load(per_second, open_seconds, tuple((stream.start + width * number // 9, 1.0) for number in range(1, 9)))
+    return MeasuredLoad(
+        per_second, open_seconds, tuple((stream.start + width * number // 9, 1.0) for number in range(1, 9))
+    )
 
 
 def logs(count: int) -> LogMap:
@@ -30,20 +40,20 @@ def logs(count: int) -> LogMap:
 
 def test_a_hot_stream_is_split_at_the_middle_of_its_load() -> None:
     log = logs(1)
-    load = Load(150.0, 1000.0, ((-500, 1.0), (-400, 1.0), (0, 1.0), (900, 3.0)))
+    load = MeasuredLoad(150.0, 1000.0, ((-500, 1.0), (-400, 1.0), (0, 1.0), (900, 3.0)))
     (change,) = plan(POLICY, log, {log.streams[0].id: load}).changes
     assert change.cuts == (0,)
 
 
 def test_a_key_that_alone_is_too_much_gets_a_range_of_its_own() -> None:
     log = logs(1)
-    load = Load(300.0, 1000.0, ((-500, 1.0), (77, 8.0), (900, 1.0)))
+    load = MeasuredLoad(300.0, 1000.0, ((-500, 1.0), (77, 8.0), (900, 1.0)))
     (change,) = plan(POLICY, log, {log.streams[0].id: load}).changes
     assert change.cuts == (76, 77)
     after = next_map(log, [change], [5, 6, 7], PARTITIONS, draw().getrandbits)
     alone = after.stream_of(77)
     assert (alone.start, alone.end) == (76, 77)
-    told = plan(POLICY, after, {alone.id: Load(240.0, 1000.0, ((77, 8.0),))})
+    told = plan(POLICY, after, {alone.id: MeasuredLoad(240.0, 1000.0, ((77, 8.0),))})
     assert told.changes == ()
     assert "no place to cut it" in told.left[0]
 
@@ -52,14 +62,14 @@ def test_a_key_that_alone_is_too_much_gets_a_range_of_its_own() -> None:
 def test_a_hot_key_at_an_end_of_the_ring_is_cut_off_on_one_side(token: int) -> None:
     log = logs(1)
     sample = tuple(sorted([(token, 9.0), (5, 1.0)]))
-    (change,) = plan(POLICY, log, {log.streams[0].id: Load(200.0, 1000.0, sample)}).changes
+    (change,) = plan(POLICY, log, {log.streams[0].id: MeasuredLoad(200.0, 1000.0, sample)}).changes
     assert change.cuts == ((FIRST_TOKEN,) if token == FIRST_TOKEN else (LAST_TOKEN - 1,))
 
 
 def test_neighbours_with_little_load_are_merged_as_far_as_they_go() -> None:
     log = logs(5)
     loads = dict(
-        zip([stream.id for stream in log.streams], [Load(x, 1000.0) for x in (15, 15, 15, 90, 5)], strict=True)
+        zip([stream.id for stream in log.streams], [MeasuredLoad(x, 1000.0) for x in (15, 15, 15, 90, 5)], strict=True)
     )
     (change,) = plan(POLICY, log, loads).changes
     assert change.streams == tuple(stream.id for stream in log.streams[:2])
@@ -72,7 +82,7 @@ def test_between_the_limits_and_while_it_settles_nothing_happens() -> None:
     first, second = log.streams
     assert plan(POLICY, log, {first.id: evenly(first, 100), second.id: evenly(second, 40)}).changes == ()
     assert plan(POLICY, log, {first.id: evenly(first, 500, 59.0)}).changes == ()
-    assert plan(POLICY, log, {first.id: Load(1, 59.0), second.id: Load(1, 1000.0)}).changes == ()
+    assert plan(POLICY, log, {first.id: MeasuredLoad(1, 59.0), second.id: MeasuredLoad(1, 1000.0)}).changes == ()
     assert plan(POLICY, log, {}).changes == ()
 
 

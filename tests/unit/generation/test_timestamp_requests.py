@@ -2,9 +2,9 @@
 
 import pytest
 
-from headgate.generation.core.draft import Draft
+from headgate.generation.core.draft import GenerationDraft
 from headgate.generation.core.state import GenerationState, evolve, new_state
-from headgate.generation.core.term import Term
+from headgate.generation.core.term import GenerationTerm
 from headgate.generation.timestamps.core.timestamp_publishing import heal
 from headgate.generation.timestamps.core.timestamp_sets import (
     RING_DELAY_MS_MAX,
@@ -34,8 +34,8 @@ OUTCOME = GenerationOutcomeKey("clocks", "r")
 GENERATION = TimestampGeneration(1_000, 1, None, (), "")
 
 
-def draft_of(state: GenerationState) -> Draft:
-    return Draft(state, Term(owner_rev=1, began=0.0), Now(5.0, 1_000_000))
+def draft_of(state: GenerationState) -> GenerationDraft:
+    return GenerationDraft(state, GenerationTerm(owner_rev=1, began=0.0), Now(5.0, 1_000_000))
 
 
 def known(*, with_ring: bool = True) -> GenerationState:
@@ -51,7 +51,7 @@ def request(kind: TimestampsRequestKind, nodes: tuple[RingNode, ...] = (), *, de
     return TimestampsRequested(kind, nodes, 0, delay_ms, 0, "test", 0)
 
 
-def settled(draft: Draft) -> tuple[OutcomeStatus, str]:
+def settled(draft: GenerationDraft) -> tuple[OutcomeStatus, str]:
     found = draft.outcome(OUTCOME)
     assert found is not None
     return found.status, found.reason

@@ -10,7 +10,7 @@ import pytest
 from headgate.formats.decoding import SchemasUnavailableError
 from headgate.migration.shell.topic_tail import Events, FeedsUnavailableError, Looked, registry_spec
 from headgate.migration.strategies.contract import RefusedError
-from headgate.migration.strategies.online.lane import LastChange, Place
+from headgate.migration.strategies.online.lane import LastChange, TopicPosition
 from headgate.sources.origin import Origin
 from support.connections import described_registry
 
@@ -67,16 +67,16 @@ def test_events_are_found_by_what_names_their_change_in_the_log() -> None:
             event(2, "u", **MARIADB, gtid="0-1-5", pos=200),
         )
     ):
-        events.add(value, Place(0, offset))
-    assert events.places(LastChange((("u",),), lsn=7)) == (Place(0, 0),)
-    assert events.places(LastChange((("u",),), txid=70)) == (Place(0, 0),)
-    assert events.places(LastChange((("u",),), gtid="0-1-5", places=2)) == (Place(0, 4),)
+        events.add(value, TopicPosition(0, offset))
+    assert events.places(LastChange((("u",),), lsn=7)) == (TopicPosition(0, 0),)
+    assert events.places(LastChange((("u",),), txid=70)) == (TopicPosition(0, 0),)
+    assert events.places(LastChange((("u",),), gtid="0-1-5", places=2)) == (TopicPosition(0, 4),)
     assert events.places(LastChange((("d",),), lsn=7)) == ()
 
 
 def test_a_registry_that_does_not_answer_is_tried_again() -> None:
     with pytest.raises(FeedsUnavailableError, match="nobody answers"):
-        Events(away).add(event(1, "u", **POSTGRES, lsn=7, txId=70), Place(0, 0))
+        Events(away).add(event(1, "u", **POSTGRES, lsn=7, txId=70), TopicPosition(0, 0))
 
 
 def test_whose_events_they_are_and_whether_they_are_in_that_form() -> None:

@@ -14,7 +14,7 @@ from typing import get_args
 import pytest
 
 from headgate.migration.core import copy_steps
-from headgate.migration.core.copy_steps import CopyStage, FeedSeen, Position, Step, next_step
+from headgate.migration.core.copy_steps import CopyStage, CopyStep, FeedSeen, Position, next_step
 
 Rows = tuple[tuple[int, tuple[int, int]], ...]
 """key → (small, large), sorted. An update leaves the large value out of its event, as Debezium does."""
@@ -169,7 +169,7 @@ def range_steps(world: World, states: list[Rows]) -> Iterator[World]:
             yield replace(world, ended=True)
     if len(world.written) == len(KEYS):
         after_it = FeedSeen.GOING if world.feed_goes else FeedSeen.STOPPED
-        yield replace(world, stage="copied", ended=next_step("copied", after_it) is Step.END)
+        yield replace(world, stage="copied", ended=next_step("copied", after_it) is CopyStep.END)
 
 
 def is_behind_marks(world: World, rules: Rules) -> bool:
@@ -244,20 +244,20 @@ def test_a_range_is_written_only_where_the_feed_stood(seen: Position | None, may
 def test_the_steps_of_each_stage() -> None:
     found = {(stage, feed): next_step(stage, feed) for stage in get_args(CopyStage) for feed in FeedSeen}
     going, stopped, absent = FeedSeen.GOING, FeedSeen.STOPPED, FeedSeen.ABSENT
-    assert {pair: step for pair, step in found.items() if step is not Step.END} == {
-        ("begun", absent): Step.CREATE,
-        ("begun", going): Step.PROVE,
-        ("begun", stopped): Step.HOLD,
-        ("paused", stopped): Step.COPY,
-        ("copied", stopped): Step.RESUME,
-        ("copied", going): Step.CATCH_UP,
-        ("level", going): Step.PAUSE,
-        ("level", stopped): Step.ADD_KEYS,
-        ("keyed", stopped): Step.RESUME,
-        ("keyed", going): Step.CATCH_UP,
-        ("returning", absent): Step.CREATE,
-        ("returning", stopped): Step.RESUME,
-        ("returning", going): Step.CATCH_UP,
+    assert {pair: step for pair, step in found.items() if step is not CopyStep.END} == {
+        ("begun", absent): CopyStep.CREATE,
+        ("begun", going): CopyStep.PROVE,
+        ("begun", stopped): CopyStep.HOLD,
+        ("paused", stopped): CopyStep.COPY,
+        ("copied", stopped): CopyStep.RESUME,
+        ("copied", going): CopyStep.CATCH_UP,
+        ("level", going): CopyStep.PAUSE,
+        ("level", stopped): CopyStep.ADD_KEYS,
+        ("keyed", stopped): CopyStep.RESUME,
+        ("keyed", going): CopyStep.CATCH_UP,
+        ("returning", absent): CopyStep.CREATE,
+        ("returning", stopped): CopyStep.RESUME,
+        ("returning", going): CopyStep.CATCH_UP,
     }
 
 

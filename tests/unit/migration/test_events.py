@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from headgate.migration.core.events import Event, events_between
+from headgate.migration.core.events import MigrationEvent, events_between
 from headgate.migration.core.spec import MigrationSpec, written
-from headgate.migration.core.state import MigrationsState, Term
-from headgate.migration.core.transitions import Cause, Signal, apply
+from headgate.migration.core.state import MigrationsState, MigrationTerm
+from headgate.migration.core.transitions import Cause, MigrationSignal, apply
 from headgate.migration.shell.metrics import MigrationMetrics
 from headgate.records.base import Fact
 from headgate.records.migration import (
@@ -29,7 +29,7 @@ def queued(**more: Any) -> MigrationRecorded:
     return recorded(SPEC, state=MigrationState.QUEUED, attempt=0, **more)
 
 
-def played(*signals: tuple[Signal, dict[str, Any]]) -> list[list[Event]]:
+def played(*signals: tuple[MigrationSignal, dict[str, Any]]) -> list[list[MigrationEvent]]:
     """The events of each signal, a second after the one before."""
     record, found = queued(), []
     for second, (signal, facts) in enumerate(signals, start=1):
@@ -39,21 +39,21 @@ def played(*signals: tuple[Signal, dict[str, Any]]) -> list[list[Event]]:
     return found
 
 
-def names(events: list[list[Event]]) -> list[list[str]]:
+def names(events: list[list[MigrationEvent]]) -> list[list[str]]:
     return [[event.name.removeprefix("migration_") for event in each] for each in events]
 
 
 def test_a_migration_tells_each_stage_until_it_is_complete() -> None:
     found = played(
-        (Signal.ADMIT, {}),
-        (Signal.START, {}),
-        (Signal.PROGRESSED, {"stage": "copying", "throttle_reason": "an operator"}),
-        (Signal.PROGRESSED, {"stage": "copying", "rows_copied": 5, "throttle_reason": "an operator: ratio 1"}),
-        (Signal.PROGRESSED, {"stage": "ready to cut over", "is_ready_to_complete": True}),
-        (Signal.CUT_OVER, {}),
-        (Signal.CUTOVER_FAILED, {"message": "locked"}),
-        (Signal.CUT_OVER, {}),
-        (Signal.COMPLETED, {}),
+        (MigrationSignal.ADMIT, {}),
+        (MigrationSignal.START, {}),
+        (MigrationSignal.PROGRESSED, {"stage": "copying", "throttle_reason": "an operator"}),
+        (MigrationSignal.PROGRESSED, {"stage": "copying", "rows_copied": 5, "throttle_reason": "an operator: ratio 1"}),
+        (MigrationSignal.PROGRESSED, {"stage": "ready to cut over", "is_ready_to_complete": True}),
+        (MigrationSignal.CUT_OVER, {}),
+        (MigrationSignal.CUTOVER_FAILED, {"message": "locked"}),
+        (MigrationSignal.CUT_OVER, {}),
+        (MigrationSignal.COMPLETED, {}),
     )
     assert names(found) == [
         [],
@@ -76,7 +76,10 @@ def test_a_migration_tells_each_stage_until_it_is_complete() -> None:
 )
 def test_a_migration_that_is_complete_has_a_reason_only_if_there_is_one(message: str, reason: dict[str, str]) -> None:
     found = played(
-        (Signal.ADMIT, {}), (Signal.START, {}), (Signal.CUT_OVER, {}), (Signal.COMPLETED, {"message": message})
+        (MigrationSignal.ADMIT, {}),
+        (MigrationSignal.START, {}),
+        (MigrationSignal.CUT_OVER, {}),
+        (MigrationSignal.COMPLETED, {"message": message}),
     )
     facts = found[-1][-1].facts
     assert {name: value for name, value in facts.items() if name == "reason"} == reason
@@ -84,12 +87,12 @@ def test_a_migration_that_is_complete_has_a_reason_only_if_there_is_one(message:
 
 def test_an_end_says_why_and_a_failure_is_told_apart() -> None:
     found = played(
-        (Signal.ADMIT, {}),
-        (Signal.START, {}),
-        (Signal.STALE, {"message": "stale: no progress"}),
-        (Signal.STOPPED, {}),
-        (Signal.RETRY, {}),
-        (Signal.CANCEL, {"message": "cancelled by ann"}),
+        (MigrationSignal.ADMIT, {}),
+        (MigrationSignal.START, {}),
+        (MigrationSignal.STALE, {"message": "stale: no progress"}),
+        (MigrationSignal.STOPPED, {}),
+        (MigrationSignal.RETRY, {}),
+        (MigrationSignal.CANCEL, {"message": "cancelled by ann"}),
     )
     assert names(found)[2:] == [["stage", "ending"], ["failed"], ["retried"], ["cancelled"]]
     assert [each[-1].is_failure for each in found[2:]] == [False, True, False, False]
@@ -99,8 +102,8 @@ def test_an_end_says_why_and_a_failure_is_told_apart() -> None:
 def test_an_approval_is_told_with_its_user() -> None:
     waiting = queued(approval_required=True)
     waiting = msgspec.structs.replace(waiting, state=MigrationState.AWAITING_APPROVAL)
-    after = apply(waiting, Signal.APPROVE, Cause(owner_rev=1, now_ms=0, approved_by="bob@host"))
-    assert events_between(waiting, after) == [Event("migration_approved", {"by": "bob@host"})]
+    after = apply(waiting, MigrationSignal.APPROVE, Cause(owner_rev=1, now_ms=0, approved_by="bob@host"))
+    assert events_between(waiting, after) == [MigrationEvent("migration_approved", {"by": "bob@host"})]
 
 
 def test_only_a_new_migration_is_told_as_submitted() -> None:
@@ -110,7 +113,7 @@ def test_only_a_new_migration_is_told_as_submitted() -> None:
 
 def test_times_of_another_attempt_are_not_added() -> None:
     left = recorded(SPEC, state=MigrationState.FAILED, stages=(StageTime("copying", 5_000),))
-    assert apply(left, Signal.RETRY, Cause(owner_rev=1, now_ms=0)).stages == ()
+    assert apply(left, MigrationSignal.RETRY, Cause(owner_rev=1, now_ms=0)).stages == ()
 
 
 @pytest.mark.parametrize(
@@ -150,7 +153,7 @@ def test_metrics_show_pending_migrations_and_count_ends() -> None:
     registry = CollectorRegistry()
     metrics = MigrationMetrics(registry)
     state = MigrationsState()
-    state.term = Term(1)
+    state.term = MigrationTerm(1)
     state.migrations["m1"] = recorded(SPEC, stage="copying", rows_copied=5, table_rows=10, stage_percent=50)
     metrics.stands(0, state)
 

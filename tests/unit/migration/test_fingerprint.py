@@ -5,7 +5,7 @@ import pytest
 
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.fingerprint import (
-    Fact,
+    CatalogueFact,
     Facts,
     FormChange,
     Named,
@@ -20,12 +20,12 @@ from headgate.migration.strategies.postgresql.fingerprint import check_changed
 from headgate.migration.strategies.postgresql.names import paired
 
 FORMED = frozenset({"column"})
-OLD, NEW = Fact("column", "v", "int"), Fact("column", "v", "bigint")
-OWNER = Fact("owner", "", "ann")
-GRANT = Fact("column grant", "bob", "SELECT", "note")
+OLD, NEW = CatalogueFact("column", "v", "int"), CatalogueFact("column", "v", "bigint")
+OWNER = CatalogueFact("owner", "", "ann")
+GRANT = CatalogueFact("column grant", "bob", "SELECT", "note")
 
 
-def facts(*given: Fact) -> Facts:
+def facts(*given: CatalogueFact) -> Facts:
     return frozenset(given)
 
 
@@ -33,7 +33,7 @@ def test_what_the_statement_says_is_wanted_and_the_rest_as_it_is() -> None:
     change = change_between(facts(OLD), facts(NEW))
     assert change == FormChange((OLD,), (NEW,))
     expected = wanted(facts(OLD, OWNER, GRANT), change, {"note": "title"}, FORMED)
-    assert expected == facts(NEW, OWNER, Fact("column grant", "bob", "SELECT", "title"))
+    assert expected == facts(NEW, OWNER, CatalogueFact("column grant", "bob", "SELECT", "title"))
     check_became(expected, expected)
 
 
@@ -74,13 +74,13 @@ def test_facts_of_a_definition_of_mariadb() -> None:
         " PARTITION BY HASH (`id`)\nPARTITIONS 3"
     )
     assert facts_of(text) == facts(
-        Fact("columns", "", "id, a``b"),
-        Fact("column", "id", "int(11) NOT NULL AUTO_INCREMENT"),
-        Fact("column", "a``b", "varchar(9) DEFAULT 'x,'"),
-        Fact("key", "", "PRIMARY KEY (`id`)"),
-        Fact("key", "", "CONSTRAINT `c` CHECK (`id` > 0)"),
-        Fact("options", "", "ENGINE=InnoDB DEFAULT CHARSET=latin1 COMMENT='it''s'"),
-        Fact("partitions", "", " PARTITION BY HASH (`id`)\nPARTITIONS 3"),
+        CatalogueFact("columns", "", "id, a``b"),
+        CatalogueFact("column", "id", "int(11) NOT NULL AUTO_INCREMENT"),
+        CatalogueFact("column", "a``b", "varchar(9) DEFAULT 'x,'"),
+        CatalogueFact("key", "", "PRIMARY KEY (`id`)"),
+        CatalogueFact("key", "", "CONSTRAINT `c` CHECK (`id` > 0)"),
+        CatalogueFact("options", "", "ENGINE=InnoDB DEFAULT CHARSET=latin1 COMMENT='it''s'"),
+        CatalogueFact("partitions", "", " PARTITION BY HASH (`id`)\nPARTITIONS 3"),
     )
 
 
@@ -92,16 +92,16 @@ def test_what_a_copy_has_is_called_by_kind_and_definition_in_order() -> None:
     assert [new for _, new in paired(copy, given)] == ["first", "second", "positive"]
 
 
-K, J = Fact("identity", "k", "integer"), Fact("identity", "j", "integer")
-ON_K, ON_J = Fact("sequence grant", "bob", "USAGE", "k"), Fact("sequence grant", "bob", "USAGE", "j")
+K, J = CatalogueFact("identity", "k", "integer"), CatalogueFact("identity", "j", "integer")
+ON_K, ON_J = CatalogueFact("sequence grant", "bob", "USAGE", "k"), CatalogueFact("sequence grant", "bob", "USAGE", "j")
 STORED = b'{"removed": [], "added": [{"aspect": "identity", "subject": "e", "text": "integer", "column": ""}]}'
 """What a version that did not read rights on sequences has stored with a migration."""
 
 
 def test_a_change_that_an_earlier_version_has_stored_says_nothing_of_sequences() -> None:
     change = msgspec.json.decode(STORED, type=FormChange)
-    new = Fact("identity", "e", "integer")
-    after = facts(K, ON_K, new, Fact("sequence grant", "its owner", "USAGE", "e"))
+    new = CatalogueFact("identity", "e", "integer")
+    after = facts(K, ON_K, new, CatalogueFact("sequence grant", "its owner", "USAGE", "e"))
     check_changed(facts(K, ON_K), after, change, {"k": "k"})
     with pytest.raises(RefusedError, match=r"would have sequence grant its owner \(e\) USAGE"):
         check_changed(facts(K, ON_K), after, msgspec.structs.replace(change, knows_sequences=True), {"k": "k"})
@@ -119,7 +119,7 @@ def test_rights_on_a_sequence_are_kept_if_its_column_is_renamed() -> None:
 
 
 def test_on_the_way_back_a_column_that_only_the_old_table_has_is_as_it_was() -> None:
-    check_changed(facts(), facts(K, ON_K, Fact("column grant", "bob", "SELECT", "k")), None, {"id": "id"})
+    check_changed(facts(), facts(K, ON_K, CatalogueFact("column grant", "bob", "SELECT", "k")), None, {"id": "id"})
 
 
 def test_on_the_way_back_rights_are_those_of_a_sequence_that_both_tables_have() -> None:

@@ -2,21 +2,26 @@
 
 import pytest
 
-from headgate.migration.strategies.contract import Column, RefusedError, Table
+from headgate.migration.strategies.contract import DescribedColumn, DescribedTable, RefusedError
 from headgate.migration.strategies.online.lane_plan import LanePlan, lane_plan
 from headgate.migration.strategies.planning import make_plan
 
-ID = Column("id", "integer", is_nullable=False)
+ID = DescribedColumn("id", "integer", is_nullable=False)
 PRIMARY = {"t_pkey": ("id",)}
 
 
-def table(*columns: Column, keys: dict[str, tuple[str, ...]] | None = None) -> Table:
+def table(*columns: DescribedColumn, keys: dict[str, tuple[str, ...]] | None = None) -> DescribedTable:
     found = PRIMARY if keys is None else keys
-    return Table("s", "t", columns, found, "", primary=found.get("t_pkey", ()))
+    return DescribedTable("s", "t", columns, found, "", primary=found.get("t_pkey", ()))
 
 
 def planned(
-    before: Table, after: Table, renamed: dict[str, str] | None = None, *, shadow: str = "shadow", limit: int = 63
+    before: DescribedTable,
+    after: DescribedTable,
+    renamed: dict[str, str] | None = None,
+    *,
+    shadow: str = "shadow",
+    limit: int = 63,
 ) -> LanePlan:
     """``renamed``: name after → name before."""
     names = {column.name: (renamed or {}).get(column.name, column.name) for column in after.columns}
@@ -26,8 +31,8 @@ def planned(
 
 
 def test_a_renamed_column_keeps_its_name_and_a_dropped_one_its_place_until_the_cut_over() -> None:
-    before = table(ID, Column("a", "text"), Column("b", "integer"))
-    after = table(ID, Column("title", "text"), Column("c", "integer"))
+    before = table(ID, DescribedColumn("a", "text"), DescribedColumn("b", "integer"))
+    after = table(ID, DescribedColumn("title", "text"), DescribedColumn("c", "integer"))
     found = planned(before, after, {"title": "a"})
     assert found.renamed == (("a", "title"),)
     assert found.dropped == (("b", "integer"),)
@@ -37,8 +42,8 @@ def test_a_renamed_column_keeps_its_name_and_a_dropped_one_its_place_until_the_c
 
 
 def test_a_column_that_is_dropped_and_added_again_does_not_get_the_old_ones_changes() -> None:
-    before = table(ID, Column("c", "text"))
-    after = table(ID, Column("c", "integer"))
+    before = table(ID, DescribedColumn("c", "text"))
+    after = table(ID, DescribedColumn("c", "integer"))
     found = lane_plan(make_plan({"id": "id"}, before, after, "shadow", allow_lossy=False), "topic", name_bytes_max=63)
     assert [column.name for column in found.held.after.columns] == ["id", "c_hg_new"]
     assert (found.renamed, found.dropped) == ((("c_hg_new", "c"),), (("c", "text"),))
@@ -46,7 +51,7 @@ def test_a_column_that_is_dropped_and_added_again_does_not_get_the_old_ones_chan
 
 
 def test_a_renamed_key_is_found_under_its_old_name() -> None:
-    after = table(Column("number", "integer", is_nullable=False), keys={"t_pkey": ("number",)})
+    after = table(DescribedColumn("number", "integer", is_nullable=False), keys={"t_pkey": ("number",)})
     found = planned(table(ID), after, {"number": "id"})
     assert (found.held.key, found.plan.key) == ((("id", "id"),), (("id", "number"),))
 
@@ -54,21 +59,28 @@ def test_a_renamed_key_is_found_under_its_old_name() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "renamed", "why"),
     [
-        (table(ID, Column("g", "integer", is_generated=True)), table(ID, Column("g", "integer")), {}, "computed"),
         (
-            table(ID, Column("a", "text"), Column("b", "text")),
-            table(ID, Column("b", "text"), Column("c", "text")),
+            table(ID, DescribedColumn("g", "integer", is_generated=True)),
+            table(ID, DescribedColumn("g", "integer")),
+            {},
+            "computed",
+        ),
+        (
+            table(ID, DescribedColumn("a", "text"), DescribedColumn("b", "text")),
+            table(ID, DescribedColumn("b", "text"), DescribedColumn("c", "text")),
             {"c": "b", "b": "a"},
             "takes the name",
         ),
     ],
 )
-def test_what_a_lane_cannot_fill_is_refused(before: Table, after: Table, renamed: dict[str, str], why: str) -> None:
+def test_what_a_lane_cannot_fill_is_refused(
+    before: DescribedTable, after: DescribedTable, renamed: dict[str, str], why: str
+) -> None:
     with pytest.raises(RefusedError, match=why):
         planned(before, after, renamed)
 
 
-OTHER = Column("other", "integer", is_nullable=False)
+OTHER = DescribedColumn("other", "integer", is_nullable=False)
 UNIQUE = {"t_id": ("id",)}
 
 
@@ -88,7 +100,7 @@ EXTENDED = {"t_pkey": ("id", "other")}
     ids=["unique only", "dropped", "replaced", "with its column", "reduced", "extended"],
 )
 def test_a_copy_whose_primary_key_is_another_one_has_the_key_of_the_events_too(
-    before: Table, after: Table, key: str, is_late: bool
+    before: DescribedTable, after: DescribedTable, key: str, is_late: bool
 ) -> None:
     found = planned(before, after)
     assert [old for old, _ in found.held.key] == key.split()
@@ -120,7 +132,10 @@ def test_which_unique_keys_keep_a_row_out_because_of_another_one(
 
 
 def test_a_key_column_that_is_dropped_and_added_again_is_refused() -> None:
-    before, after = table(ID, OTHER), table(Column("id", "bigint", has_default=True), OTHER, keys={"u": ("other",)})
+    before, after = (
+        table(ID, OTHER),
+        table(DescribedColumn("id", "bigint", has_default=True), OTHER, keys={"u": ("other",)}),
+    )
     plan = make_plan({"other": "other"}, before, after, "shadow", allow_lossy=True, is_followed=True)
     with pytest.raises(RefusedError, match="is dropped, and another one of that name is added"):
         lane_plan(plan, "topic", name_bytes_max=63)

@@ -7,7 +7,7 @@ import pytest
 
 from headgate.migration.shell import topic_tail
 from headgate.migration.shell.topic_tail import Events
-from headgate.migration.strategies.online.lane import LastChange, Place
+from headgate.migration.strategies.online.lane import LastChange, TopicPosition
 
 
 def event(op: str = "u", **source: Any) -> bytes:
@@ -22,7 +22,7 @@ def seen(*values: bytes | None) -> Events:
     """Records of partition 0 that were read, at offsets 0, 1, …"""
     events = Events()
     for offset, value in enumerate(values):
-        events.add(value, Place(0, offset))
+        events.add(value, TopicPosition(0, offset))
     return events
 
 
@@ -30,22 +30,22 @@ def test_a_change_of_postgresql_is_found_by_its_lsn_and_operation() -> None:
     change = LastChange((("c",),), lsn=7)
     others = [event(lsn=6), event("d", lsn=7), None, b"not json", b"{}"]
     assert seen(*others).places(change) == ()
-    assert seen(*others, event("c", lsn=7)).places(change) == (Place(0, 5),)
+    assert seen(*others, event("c", lsn=7)).places(change) == (TopicPosition(0, 5),)
 
 
 def test_a_mark_of_postgresql_is_found_by_its_transaction() -> None:
     change = LastChange((("u",),), txid=9)
     assert seen(event(lsn=9, txId=8), event("c", lsn=9, txId=9)).places(change) == ()
-    assert seen(event(lsn=1, txId=9)).places(change) == (Place(0, 0),)
+    assert seen(event(lsn=1, txId=9)).places(change) == (TopicPosition(0, 0),)
 
 
 def test_an_update_of_a_key_is_there_once_both_of_its_events_are_whatever_partition_they_are_in() -> None:
     change, events = LastChange((("u",), ("d", "c")), lsn=7), Events()
-    events.add(event("c", lsn=7), Place(1, 40))
+    events.add(event("c", lsn=7), TopicPosition(1, 40))
     assert events.places(change) == ()
-    events.add(event("d", lsn=7), Place(0, 3))
-    assert events.places(change) == (Place(0, 3), Place(1, 40))
-    assert seen(event("u", lsn=7)).places(change) == (Place(0, 0),)
+    events.add(event("d", lsn=7), TopicPosition(0, 3))
+    assert events.places(change) == (TopicPosition(0, 3), TopicPosition(1, 40))
+    assert seen(event("u", lsn=7)).places(change) == (TopicPosition(0, 0),)
 
 
 @pytest.mark.parametrize("form", [lambda value: value, wrapped])
@@ -53,10 +53,14 @@ def test_a_mark_of_mariadb_ends_with_its_second_place_however_often_the_first_is
     change = LastChange((("u",),), gtid="0-1-9", places=2)
     before = [event(gtid="0-1-8", pos=10), event(gtid="0-1-9", pos=50), event(gtid="0-1-9", pos=50)]
     assert seen(*map(form, before)).places(change) == ()
-    assert seen(*map(form, [*before, event(gtid="0-1-9", pos=90)])).places(change) == (Place(0, 3),)
+    assert seen(*map(form, [*before, event(gtid="0-1-9", pos=90)])).places(change) == (TopicPosition(0, 3),)
 
 
 def test_what_was_seen_longest_ago_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_tail, "EVENTS_MAX", 2)
     events = seen(event(lsn=1), event(lsn=2), event(lsn=3))
-    assert [events.places(LastChange((("u",),), lsn=lsn)) for lsn in (1, 2, 3)] == [(), (Place(0, 1),), (Place(0, 2),)]
+    assert [events.places(LastChange((("u",),), lsn=lsn)) for lsn in (1, 2, 3)] == [
+        (),
+        (TopicPosition(0, 1),),
+        (TopicPosition(0, 2),),
+    ]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 from headgate.migration.core.spec import MigrationSpec, MigrationSpecError, parse_spec, written
-from headgate.migration.strategies.contract import Load
+from headgate.migration.strategies.contract import DatabaseLoad
 from headgate.migration.strategies.mariadb.sessions import why_not_mariadb
-from headgate.migration.strategies.pace import Pace
+from headgate.migration.strategies.pace import CopyPace
 from headgate.records.migration import MigrationStrategy
 from support.waiting import END_SECONDS_MAX
 
@@ -48,9 +48,9 @@ class Busy:
     why_feed: str = ""
     asked: int = 0
 
-    def load(self) -> Load:
+    def load(self) -> DatabaseLoad:
         self.asked += 1
-        return Load(1, self.lag_seconds)
+        return DatabaseLoad(1, self.lag_seconds)
 
     def why(self, limits: object) -> str:
         assert limits == {"shop": 5.0}
@@ -71,7 +71,7 @@ class Busy:
 def test_a_copy_stands_still_while_somebody_is_behind(lag_seconds: float, why_feed: str, reason: str) -> None:
     busy, stopping = Busy(lag_seconds, why_feed), threading.Event()
     spec = checked(lag_seconds_max=2.0, feed_lags_max={"shop": 5.0})
-    pace = Pace(busy, spec, 0.0, stopping, busy)
+    pace = CopyPace(busy, spec, 0.0, stopping, busy)
     waiting = threading.Thread(target=pace.slow_down, args=(0.0,))
     waiting.start()
     deadline = time.monotonic() + 30

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headgate.migration.strategies.contract import Column, Table
+from headgate.migration.strategies.contract import DescribedColumn, DescribedTable
 from headgate.migration.strategies.mariadb.odd_dates import warn_of_dates
 
 STRICT = "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION"
@@ -18,9 +18,9 @@ class Server:
         return [(self.mode,)]
 
 
-def table(*types: str) -> Table:
-    columns = tuple(Column(f"c{n}", kind, True, False, False) for n, kind in enumerate(types))
-    return Table("shop", "items", columns, {}, {}, "", 0, ())
+def table(*types: str) -> DescribedTable:
+    columns = tuple(DescribedColumn(f"c{n}", kind, True, False, False) for n, kind in enumerate(types))
+    return DescribedTable("shop", "items", columns, {}, {}, "", 0, ())
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.copy_steps import FeedSeen, Position
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.migration.shell.topic_tail import FeedsUnavailableError
-from headgate.migration.strategies.contract import Memory, RefusedError, Table
+from headgate.migration.strategies.contract import DescribedTable, Memory, RefusedError
 from headgate.migration.strategies.online.lane import CopySink, Held
 from headgate.migration.strategies.online.strategy import OnlineStrategy
 from headgate.migration.strategies.online.way_back import plan_back, read_way_back
@@ -59,10 +59,10 @@ class World:
         self.done += [f"drop {artifact.name}" for artifact in artifacts]
         return ()
 
-    def look(self, _statement: Any) -> Table:
+    def look(self, _statement: Any) -> DescribedTable:
         return table(ID)
 
-    def built_of(self, _table: Table) -> str:
+    def built_of(self, _table: DescribedTable) -> str:
         return "built"
 
     def hold_form(self, plan: Any) -> None:

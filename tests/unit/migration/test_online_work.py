@@ -8,7 +8,7 @@ import pytest
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import DatabaseUnavailableError, Memory, RefusedError
 from headgate.migration.strategies.online.lane_plan import LanePlan, lane_plan
-from headgate.migration.strategies.online.marked import Note, Parts
+from headgate.migration.strategies.online.marked import MigrationParts, Note
 from headgate.migration.strategies.online.steps import OnlineWork
 from headgate.migration.strategies.planning import make_plan
 from headgate.records.migration import MigrationStrategy
@@ -49,7 +49,7 @@ def work_of(answers: int, held: LanePlan | None = None, feeds: Any = None) -> On
     spec = MigrationSpec(statement="", database="", strategy=MigrationStrategy.ONLINE)
     others: Any = Others()
     lane: Any = Lane(answers)
-    parts = Parts(others, lane, feeds or others, "feed", others)
+    parts = MigrationParts(others, lane, feeds or others, "feed", others)
     return OnlineWork(parts, held, Memory(1, 1, "begun"), spec=spec, note=Note(), throttle_ratio=0.0)
 
 

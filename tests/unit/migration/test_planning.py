@@ -7,7 +7,7 @@ import pytest
 from headgate.migration.core.spec import Lossy
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import StatementError
-from headgate.migration.strategies.contract import Column, Plan, RefusedError, Table
+from headgate.migration.strategies.contract import CopyPlan, DescribedColumn, DescribedTable, RefusedError
 from headgate.migration.strategies.planning import (
     added_unique_keys,
     check_added,
@@ -17,14 +17,18 @@ from headgate.migration.strategies.planning import (
     shadow_name,
 )
 
-ID = Column("id", "int", is_nullable=False)
+ID = DescribedColumn("id", "int", is_nullable=False)
 
 
-def table(*columns: Column, keys: dict[str, tuple[str, ...]] | None = None, obstacles: tuple[str, ...] = ()) -> Table:
-    return Table("s", "t", columns, {"PRIMARY": ("id",)} if keys is None else keys, "", obstacles=obstacles)
+def table(
+    *columns: DescribedColumn, keys: dict[str, tuple[str, ...]] | None = None, obstacles: tuple[str, ...] = ()
+) -> DescribedTable:
+    return DescribedTable("s", "t", columns, {"PRIMARY": ("id",)} if keys is None else keys, "", obstacles=obstacles)
 
 
-def plan_of(before: Table, after: Table, change: str | None = None, *, allow_lossy: Lossy = ()) -> Plan:
+def plan_of(
+    before: DescribedTable, after: DescribedTable, change: str | None = None, *, allow_lossy: Lossy = ()
+) -> CopyPlan:
     """``change``: as MariaDB would be asked; without it, columns are those of the same name."""
     was = {column.name: column.name for column in after.columns if before.column(column.name) is not None}
     if change is not None:
@@ -73,7 +77,7 @@ def plan_of(before: Table, after: Table, change: str | None = None, *, allow_los
     ],
 )
 def test_what_holds_every_value_is_no_loss(old: str, new: str) -> None:
-    assert plan_of(table(ID, Column("c", old)), table(ID, Column("c", new))).loose == ()
+    assert plan_of(table(ID, DescribedColumn("c", old)), table(ID, DescribedColumn("c", new))).loose == ()
 
 
 @pytest.mark.parametrize(
@@ -124,7 +128,7 @@ def test_what_holds_every_value_is_no_loss(old: str, new: str) -> None:
     ],
 )
 def test_what_may_lose_a_value_needs_the_operators_word(old: str, new: str) -> None:
-    before, after = table(ID, Column("c", old)), table(ID, Column("c", new))
+    before, after = table(ID, DescribedColumn("c", old)), table(ID, DescribedColumn("c", new))
     with pytest.raises(RefusedError, match="--allow-lossy"):
         plan_of(before, after)
     assert plan_of(before, after, allow_lossy=("c",)).loose == ("c",)
@@ -132,8 +136,8 @@ def test_what_may_lose_a_value_needs_the_operators_word(old: str, new: str) -> N
 
 
 def test_only_the_columns_that_are_named_may_lose_values() -> None:
-    before = table(ID, Column("c", "bigint"), Column("my d", "bigint"))
-    after = table(ID, Column("c", "int"), Column("my d", "int"))
+    before = table(ID, DescribedColumn("c", "bigint"), DescribedColumn("my d", "bigint"))
+    after = table(ID, DescribedColumn("c", "int"), DescribedColumn("my d", "int"))
     with pytest.raises(RefusedError, match=r"--allow-lossy 'my d'$") as refused:
         plan_of(before, after, allow_lossy=("c",))
     assert "--allow-lossy c" not in str(refused.value)
@@ -144,14 +148,16 @@ def test_only_the_columns_that_are_named_may_lose_values() -> None:
 
 def test_null_that_is_not_allowed_any_more_and_a_column_without_a_default() -> None:
     with pytest.raises(RefusedError, match="c: NULL is not allowed any more"):
-        plan_of(table(ID, Column("c", "int")), table(ID, Column("c", "int", is_nullable=False)))
+        plan_of(table(ID, DescribedColumn("c", "int")), table(ID, DescribedColumn("c", "int", is_nullable=False)))
     with pytest.raises(RefusedError, match="NOT NULL without a default"):
-        plan_of(table(ID), table(ID, Column("c", "int", is_nullable=False)))
+        plan_of(table(ID), table(ID, DescribedColumn("c", "int", is_nullable=False)))
 
 
 def test_columns_are_paired_by_name_and_by_rename_and_generated_ones_are_left_out() -> None:
-    before = table(ID, Column("a", "int"), Column("gone", "int"))
-    after = table(ID, Column("b", "int"), Column("g", "int", is_generated=True), Column("new", "int"))
+    before = table(ID, DescribedColumn("a", "int"), DescribedColumn("gone", "int"))
+    after = table(
+        ID, DescribedColumn("b", "int"), DescribedColumn("g", "int", is_generated=True), DescribedColumn("new", "int")
+    )
     plan = plan_of(before, after, "CHANGE a b int, ADD g int AS (b + 1), ADD new int, DROP gone")
     assert plan.pairs == (("id", "id"), ("a", "b"))
     assert plan.key == (("id", "id"),)
@@ -184,8 +190,11 @@ def test_columns_are_paired_by_name_and_by_rename_and_generated_ones_are_left_ou
 def test_columns_are_paired_by_their_positions_and_not_by_spelling(
     change: str, after: list[str], pairs: list[tuple[str, str]]
 ) -> None:
-    made = table(*(ID if name == "id" else Column(name, "text") for name in after))
-    assert list(plan_of(table(ID, Column("name", "text"), Column("note", "text")), made, change).pairs) == pairs
+    made = table(*(ID if name == "id" else DescribedColumn(name, "text") for name in after))
+    assert (
+        list(plan_of(table(ID, DescribedColumn("name", "text"), DescribedColumn("note", "text")), made, change).pairs)
+        == pairs
+    )
 
 
 @pytest.mark.parametrize(
@@ -197,29 +206,29 @@ def test_columns_are_paired_by_their_positions_and_not_by_spelling(
     ],
 )
 def test_a_change_of_a_column_that_is_not_clear_is_refused(change: str, why: str) -> None:
-    before = table(ID, Column("c", "text"))
+    before = table(ID, DescribedColumn("c", "text"))
     with pytest.raises(StatementError, match=why):
         plan_of(before, before, change)
 
 
 def test_a_table_that_the_statement_does_not_lead_to_is_refused() -> None:
     with pytest.raises(RefusedError, match="the server made id, other of it"):
-        plan_of(table(ID), table(ID, Column("other", "int")), "ADD c int")
+        plan_of(table(ID), table(ID, DescribedColumn("other", "int")), "ADD c int")
 
 
 def test_columns_of_postgresql_are_paired_by_their_numbers() -> None:
-    before = table(ID, Column("note", "text", number=4), Column("c", "int", number=6))
+    before = table(ID, DescribedColumn("note", "text", number=4), DescribedColumn("c", "int", number=6))
     after = table(
-        Column("id", "int", is_nullable=False, number=1),
-        Column("title", "text", number=2),
-        Column("c", "int", number=4),
+        DescribedColumn("id", "int", is_nullable=False, number=1),
+        DescribedColumn("title", "text", number=2),
+        DescribedColumn("c", "int", number=4),
     )
     statement = parse_statement("ALTER TABLE t ADD x int", "postgres")
     assert columns_before(statement, before, after) == {"id": "id", "title": "note"}
 
 
 def test_a_weak_key_is_never_taken_for_a_tables_key() -> None:
-    weak = Table("s", "t", (ID,), {}, "", weak_keys={"u": ("url", "site_id")})
+    weak = DescribedTable("s", "t", (ID,), {}, "", weak_keys={"u": ("url", "site_id")})
     with pytest.raises(RefusedError, match="a row is not found by u"):
         plan_of(weak, weak)
 
@@ -229,13 +238,13 @@ def test_a_key_must_stand_before_and_after() -> None:
         plan_of(table(ID, keys={}), table(ID))
     with pytest.raises(RefusedError, match="in two steps"):
         plan_of(table(ID, keys={"k": ("id",)}), table(ID, keys={}))
-    nullable = Column("id", "int")
+    nullable = DescribedColumn("id", "int")
     with pytest.raises(RefusedError, match="a row is not found by PRIMARY"):
         plan_of(table(nullable), table(nullable))
 
 
 def test_a_copy_that_is_followed_is_found_by_the_key_of_the_events() -> None:
-    both, other = ({"PRIMARY": ("id",), "u": ("c",)}, Column("c", "int", is_nullable=False))
+    both, other = ({"PRIMARY": ("id",), "u": ("c",)}, DescribedColumn("c", "int", is_nullable=False))
     before, after = table(ID, other, keys=both), table(ID, other, keys={"u": ("c",)})
     was = {"id": "id", "c": "c"}
     assert make_plan(was, before, after, "s", allow_lossy=False).key == (("c", "c"),)
@@ -246,7 +255,7 @@ def test_a_copy_that_is_followed_is_found_by_the_key_of_the_events() -> None:
 
 
 def test_a_column_whose_name_the_drivers_mistake_is_an_obstacle() -> None:
-    odd = table(ID, Column("50%", "int"))
+    odd = table(ID, DescribedColumn("50%", "int"))
     with pytest.raises(RefusedError, match="column 50% has a percent sign"):
         plan_of(odd, odd)
 
@@ -267,14 +276,19 @@ def test_obstacles_are_told() -> None:
 )
 def test_keys_of_texts_whose_collation_may_change(change: str, anew: list[str]) -> None:
     keys = {"PRIMARY": ("id",), "by_name": ("name", "id")}
-    after = Table(
-        "s", "t", (ID, Column("name", "varchar(30)"), Column("url", "text")), keys, "", weak_keys={"prefix": ("url",)}
+    after = DescribedTable(
+        "s",
+        "t",
+        (ID, DescribedColumn("name", "varchar(30)"), DescribedColumn("url", "text")),
+        keys,
+        "",
+        weak_keys={"prefix": ("url",)},
     )
     assert list(keys_compared_anew(parse_statement(f"ALTER TABLE t {change}", "mysql"), after)) == anew
 
 
 def test_unique_keys_that_are_added() -> None:
-    before, c = table(ID, Column("c", "int")), Column("c", "int")
+    before, c = table(ID, DescribedColumn("c", "int")), DescribedColumn("c", "int")
     after = table(ID, c, keys={"PRIMARY": ("id",), "c": ("c",), "n": ("new",)})
     assert added_unique_keys(plan_of(before, after)) == [("c",)]
 
@@ -302,9 +316,9 @@ def test_a_new_column_has_one_default(second: str) -> None:
 def test_a_column_that_the_table_has_is_not_added_again(change: str, is_added: bool) -> None:
     statement = parse_statement(f"ALTER TABLE t {change}", "postgres")
     with pytest.raises(RefusedError, match=r"table s\.t: column . is added") if is_added else nullcontext():
-        check_added(statement, table(ID, Column("a", "int")))
+        check_added(statement, table(ID, DescribedColumn("a", "int")))
 
 
 def test_a_new_column_may_be_changed_in_other_ways() -> None:
     change = "DROP COLUMN c, ADD COLUMN c int DEFAULT 7, ALTER c SET NOT NULL, ALTER d SET DEFAULT 9"
-    check_added(parse_statement(f"ALTER TABLE t {change}", "postgres"), table(ID, Column("c", "int")))
+    check_added(parse_statement(f"ALTER TABLE t {change}", "postgres"), table(ID, DescribedColumn("c", "int")))

@@ -9,7 +9,7 @@ from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import Memory
 from headgate.migration.strategies.online import copying
 from headgate.migration.strategies.online.lane_plan import lane_plan
-from headgate.migration.strategies.online.marked import Note, Parts
+from headgate.migration.strategies.online.marked import MigrationParts, Note
 from headgate.migration.strategies.online.steps import COMPARE_ROWS, OnlineWork
 from headgate.migration.strategies.planning import make_plan
 from headgate.records.migration import MigrationStrategy
@@ -31,7 +31,7 @@ def work() -> OnlineWork:
     held = lane_plan(plan, "topic", name_bytes_max=63)
     note = Note(rows=10 * COMPARE_ROWS)
     return OnlineWork(
-        Parts(others, others, others, "feed", others),
+        MigrationParts(others, others, others, "feed", others),
         held,
         Memory(1, 1, "begun"),
         spec=spec,

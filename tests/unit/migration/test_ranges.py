@@ -2,12 +2,12 @@
 
 import pytest
 
-from headgate.migration.strategies.contract import Column, Plan, Table
+from headgate.migration.strategies.contract import CopyPlan, DescribedColumn, DescribedTable
 from headgate.migration.strategies.postgresql.ranges import is_ordered_alike
 
 
-def keyed(kind: str) -> Table:
-    return Table("s", "t", (Column("id", kind),), {"t_pkey": ("id",)}, "")
+def keyed(kind: str) -> DescribedTable:
+    return DescribedTable("s", "t", (DescribedColumn("id", kind),), {"t_pkey": ("id",)}, "")
 
 
 @pytest.mark.parametrize(
@@ -23,5 +23,5 @@ def keyed(kind: str) -> Table:
     ],
 )
 def test_keys_are_ordered_alike_where_their_type_says_so(before: str, after: str, *, is_alike: bool) -> None:
-    plan = Plan(keyed(before), keyed(after), "shadow", (("id", "id"),), (("id", "id"),), ())
+    plan = CopyPlan(keyed(before), keyed(after), "shadow", (("id", "id"),), (("id", "id"),), ())
     assert is_ordered_alike(plan) is is_alike

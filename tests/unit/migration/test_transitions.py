@@ -6,10 +6,10 @@ import pytest
 
 from headgate.migration.core.transitions import (
     TRANSITIONS,
-    Action,
     Cause,
-    Phase,
-    Signal,
+    MigrationAction,
+    MigrationPhase,
+    MigrationSignal,
     apply,
     phase,
 )
@@ -19,7 +19,7 @@ from headgate.runtime.table import UnknownTransitionError
 CAUSE = Cause(owner_rev=7, now_ms=1, message="why", throttle_reason="busy")
 
 
-def record(at: Phase, **more: Any) -> MigrationRecorded:
+def record(at: MigrationPhase, **more: Any) -> MigrationRecorded:
     fields: dict[str, Any] = {
         "owner_rev": 1, "sequence": 1, "spec": "{}", "action": "alter", "table": "t", "is_immediate": False,
         "stage": "", "attempt": 1, "retries": 0, "ending": None, "owner_failed": False, "has_nothing_to_do": False,
@@ -28,49 +28,49 @@ def record(at: Phase, **more: Any) -> MigrationRecorded:
         "throttle_ratio": 0.0, "throttle_reason": "", "artifacts": (), "note": "", "message": "", "added_ms": 0,
         "ready_ms": 0, "started_ms": 0, "live_ms": 0, "ended_ms": 0,
     }  # fmt: skip
-    if at is Phase.ENDING:
+    if at is MigrationPhase.ENDING:
         fields["ending"] = MigrationState.FAILED
-    state = MigrationState.RUNNING if at is Phase.ENDING else MigrationState(at.value)
+    state = MigrationState.RUNNING if at is MigrationPhase.ENDING else MigrationState(at.value)
     return MigrationRecorded(state=state, **(fields | more))
 
 
 def test_every_pair_has_an_entry() -> None:
-    assert set(TRANSITIONS) == {(at, signal) for at in Phase for signal in Signal}
+    assert set(TRANSITIONS) == {(at, signal) for at in MigrationPhase for signal in MigrationSignal}
 
 
 @pytest.mark.parametrize(("at", "signal"), sorted(TRANSITIONS))
-def test_a_pair_does_what_the_table_says(at: Phase, signal: Signal) -> None:
+def test_a_pair_does_what_the_table_says(at: MigrationPhase, signal: MigrationSignal) -> None:
     before = record(at)
     assert phase(before) is at
     action = TRANSITIONS[at, signal]
-    if action is Action.NEVER:
+    if action is MigrationAction.NEVER:
         with pytest.raises(UnknownTransitionError, match=f"signal {signal} in phase {at}"):
             apply(before, signal, CAUSE)
         return
     after = apply(before, signal, CAUSE)
-    if action is Action.KEEP:
+    if action is MigrationAction.KEEP:
         assert after is before
     else:
         assert after != before
         assert after.owner_rev == 7
 
 
-@pytest.mark.parametrize("signal", sorted(Signal))
-def test_a_running_migration_ends_only_by_an_answer_of_the_database(signal: Signal) -> None:
-    answers = {Signal.COMPLETED, Signal.REFUSED, Signal.STOPPED}
-    for at in (Phase.RUNNING, Phase.ENDING):
-        if TRANSITIONS[at, signal] is not Action.NEVER and signal not in answers:
+@pytest.mark.parametrize("signal", sorted(MigrationSignal))
+def test_a_running_migration_ends_only_by_an_answer_of_the_database(signal: MigrationSignal) -> None:
+    answers = {MigrationSignal.COMPLETED, MigrationSignal.REFUSED, MigrationSignal.STOPPED}
+    for at in (MigrationPhase.RUNNING, MigrationPhase.ENDING):
+        if TRANSITIONS[at, signal] is not MigrationAction.NEVER and signal not in answers:
             assert apply(record(at), signal, CAUSE).state is MigrationState.RUNNING
 
 
 def test_what_is_terminal_is_left_by_a_retry_alone() -> None:
-    for at in (Phase.COMPLETE, Phase.FAILED, Phase.CANCELLED):
-        for signal in Signal:
-            if TRANSITIONS[at, signal] is not Action.NEVER and signal is not Signal.RETRY:
+    for at in (MigrationPhase.COMPLETE, MigrationPhase.FAILED, MigrationPhase.CANCELLED):
+        for signal in MigrationSignal:
+            if TRANSITIONS[at, signal] is not MigrationAction.NEVER and signal is not MigrationSignal.RETRY:
                 assert apply(record(at), signal, CAUSE).state.value == at.value
 
 
 def test_a_stop_that_nobody_intended_is_an_error() -> None:
-    broken = record(Phase.RUNNING, ending=None)
+    broken = record(MigrationPhase.RUNNING, ending=None)
     with pytest.raises(UnknownTransitionError):
-        apply(broken, Signal.STOPPED, CAUSE)
+        apply(broken, MigrationSignal.STOPPED, CAUSE)

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from headgate.config.start_offsets import StartOffsets
-from headgate.migration.core.copy_steps import FeedSeen, Step, next_step
+from headgate.migration.core.copy_steps import CopyStep, FeedSeen, next_step
 from headgate.migration.core.feed_names import back_feed
-from headgate.migration.strategies.contract import Column, RefusedError, Table
+from headgate.migration.strategies.contract import DescribedColumn, DescribedTable, RefusedError
 from headgate.migration.strategies.online.back import OnlineBack
 from headgate.migration.strategies.online.lane_plan import aside_name, lane_plan
 from headgate.migration.strategies.online.strategy import _why_not_back
@@ -23,13 +23,18 @@ from unit.migration.test_spec import spec
 SHADOW = "_t_hg12345678"
 
 
-def back_of(before: Table, after: Table, renamed: dict[str, str] | None = None) -> Any:
+def back_of(before: DescribedTable, after: DescribedTable, renamed: dict[str, str] | None = None) -> Any:
     return plan_back(planned(before, after, renamed, shadow=SHADOW), after)
 
 
 def test_the_table_before_is_held_in_the_form_of_the_new_one() -> None:
-    before = table(ID, Column("a", "text"), Column("b", "integer"), Column("v", "integer"))
-    after = table(ID, Column("title", "text"), Column("v", "bigint"), Column("extra", "integer", is_nullable=False))
+    before = table(ID, DescribedColumn("a", "text"), DescribedColumn("b", "integer"), DescribedColumn("v", "integer"))
+    after = table(
+        ID,
+        DescribedColumn("title", "text"),
+        DescribedColumn("v", "bigint"),
+        DescribedColumn("extra", "integer", is_nullable=False),
+    )
     found = back_of(before, after, {"title": "a"})
     assert found.plan.shadow == f"{SHADOW}_old"
     assert found.plan.pairs == (("id", "id"), ("title", "a"), ("v", "v"))
@@ -41,8 +46,8 @@ def test_the_table_before_is_held_in_the_form_of_the_new_one() -> None:
 
 
 def test_there_and_back_and_there_again() -> None:
-    before = table(ID, Column("a", "text"), Column("v", "bigint"))
-    after = table(ID, Column("title", "text"), Column("v", "integer"))
+    before = table(ID, DescribedColumn("a", "text"), DescribedColumn("v", "bigint"))
+    after = table(ID, DescribedColumn("title", "text"), DescribedColumn("v", "integer"))
     forth = planned(before, after, {"title": "a"}, shadow=SHADOW)
     back = plan_back(forth, after)
     again = plan_back(back, before)
@@ -54,29 +59,36 @@ def test_there_and_back_and_there_again() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "renamed", "why"),
     [
-        (table(ID, Column("n", "text", is_nullable=False)), table(ID), {}, "NOT NULL without a default"),
-        (table(ID, Column("g", "integer")), table(ID, Column("g", "integer", is_generated=True)), {}, "computed"),
+        (table(ID, DescribedColumn("n", "text", is_nullable=False)), table(ID), {}, "NOT NULL without a default"),
         (
-            table(ID, Column("a", "text"), Column("b", "text")),
-            table(ID, Column("b", "text")),
+            table(ID, DescribedColumn("g", "integer")),
+            table(ID, DescribedColumn("g", "integer", is_generated=True)),
+            {},
+            "computed",
+        ),
+        (
+            table(ID, DescribedColumn("a", "text"), DescribedColumn("b", "text")),
+            table(ID, DescribedColumn("b", "text")),
             {"b": "a"},
             "column b was a",
         ),
     ],
 )
-def test_why_there_is_no_way_back(before: Table, after: Table, renamed: dict[str, str], why: str) -> None:
+def test_why_there_is_no_way_back(
+    before: DescribedTable, after: DescribedTable, renamed: dict[str, str], why: str
+) -> None:
     with pytest.raises(RefusedError, match=f"no way back.*{why}.*"):
         back_of(before, after, renamed)
 
 
 def test_a_column_that_was_dropped_and_added_again_does_not_come_back() -> None:
-    before, after = table(ID, Column("c", "text")), table(ID, Column("c", "integer"))
+    before, after = table(ID, DescribedColumn("c", "text")), table(ID, DescribedColumn("c", "integer"))
     forth = lane_plan(make_plan({"id": "id"}, before, after, SHADOW, allow_lossy=False), "topic", name_bytes_max=63)
     with pytest.raises(RefusedError, match="no way back, column c was dropped, and another one"):
         plan_back(forth, after)
 
 
-OTHER = Column("other", "integer", is_nullable=False)
+OTHER = DescribedColumn("other", "integer", is_nullable=False)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +100,7 @@ OTHER = Column("other", "integer", is_nullable=False)
     ],
     ids=["extended", "replaced", "dropped"],
 )
-def test_a_change_of_the_primary_key_is_not_reverted_and_says_so_from_the_beginning(after: Table) -> None:
+def test_a_change_of_the_primary_key_is_not_reverted_and_says_so_from_the_beginning(after: DescribedTable) -> None:
     """Events have the new key from the cut-over on, and the table before has other rows under it."""
     forth = planned(table(ID, OTHER), after, shadow=SHADOW)
     why = "replaced the primary key that the events have: submit the opposite change"
@@ -107,17 +119,19 @@ def test_a_change_that_can_be_reverted_needs_no_confirmation() -> None:
 
 
 def test_a_dropped_column_may_come_back_empty_or_with_its_default() -> None:
-    before = table(ID, Column("a", "text"), Column("b", "integer", is_nullable=False, has_default=True))
+    before = table(
+        ID, DescribedColumn("a", "text"), DescribedColumn("b", "integer", is_nullable=False, has_default=True)
+    )
     assert back_of(before, table(ID)).plan.pairs == (("id", "id"),)
 
 
 def test_a_revert_begins_with_the_feed() -> None:
     steps = {feed: next_step("returning", feed) for feed in FeedSeen}
     assert steps == {
-        FeedSeen.ABSENT: Step.CREATE,
-        FeedSeen.STOPPED: Step.RESUME,
-        FeedSeen.GOING: Step.CATCH_UP,
-        FeedSeen.FAILED: Step.END,
+        FeedSeen.ABSENT: CopyStep.CREATE,
+        FeedSeen.STOPPED: CopyStep.RESUME,
+        FeedSeen.GOING: CopyStep.CATCH_UP,
+        FeedSeen.FAILED: CopyStep.END,
     }
 
 
@@ -126,15 +140,15 @@ def test_other_notes_say_nothing_of_a_way_back(note: str) -> None:
     assert read_way_back(note) is None
 
 
-NOW = table(ID, Column("extra", "integer"))
+NOW = table(ID, DescribedColumn("extra", "integer"))
 WAY = WayBack({0: 7}, "built", fingerprint(NOW), "s.before", "feed", topic_id="id-1")
 
 
 class Server:
-    def __init__(self, now: Table | None, past: Table | None) -> None:
+    def __init__(self, now: DescribedTable | None, past: DescribedTable | None) -> None:
         self.tables = {"t": now, "before": past}
 
-    def look(self, statement: Any) -> Table | None:
+    def look(self, statement: Any) -> DescribedTable | None:
         return self.tables[statement.table]
 
 
@@ -157,8 +171,8 @@ class Feeds:
 def check(
     way: WayBack | None = WAY,
     *,
-    now: Table | None = NOW,
-    past: Table | None = NOW,
+    now: DescribedTable | None = NOW,
+    past: DescribedTable | None = NOW,
     built: str = "built",
     seen: FeedSeen = FeedSeen.GOING,
     left: tuple[Artifact, ...] = (Artifact("table", "s.before"),),

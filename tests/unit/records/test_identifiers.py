@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.config.feed import FeedSpecError, parse_feed
-from headgate.formats.dealing import Columns, Dealer
+from headgate.formats.dealing import Dealer, EventColumns
 from headgate.records.identifiers import (
     NotAnIdentifierError,
     earlier_spelling,
@@ -80,7 +80,7 @@ def test_a_feed_names_tables_with_dots_and_each_event_finds_its_own() -> None:
     events = [(b"1", ("sales.eu", "orders")), (b"2", ("sales", "eu.orders")), (b"3", ("sales", "eu"))]
     whose = dict(events)
     dealt = Dealer(whose.__getitem__, spec.source.tables).deal(
-        Columns([1, 2, 3], [0, 0, 0], [None] * 3, [value for value, _ in events])
+        EventColumns([1, 2, 3], [0, 0, 0], [None] * 3, [value for value, _ in events])
     )
     assert {table: list(columns.values) for table, columns in dealt.tables.items()} == {
         '"sales.eu".orders': [b"1"],

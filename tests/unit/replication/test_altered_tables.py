@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from headgate.agent.core.executor import CopyOrder, SpanId, SpanTask
-from headgate.agent.core.span.states import Phase, Span
+from headgate.agent.core.span.states import Span, TaskPhase
 from headgate.config.feed import parse_feed
 from headgate.records.control import Epoch, SpanPlan
 from headgate.replication import altered_tables
@@ -80,7 +80,7 @@ REFUSED = ("value_refused", "the value", True)
 
 
 def run(tables: str, on_bad_change: str = "fail", failures: int = 1, *, is_refused: bool = False) -> str:
-    span = Span(TASK, 1, primary=True, phase=Phase.OPENING, since=0.0, failures={0: failures})
+    span = Span(TASK, 1, primary=True, phase=TaskPhase.OPENING, since=0.0, failures={0: failures})
     span = replace(span, error=REFUSED) if is_refused else replace(span, lacking={"c": "int32"})
     parts = SimpleNamespace(spec=parse_feed(FEED % (tables, on_bad_change)), sink=Sink())
     return AlteredTables(None).alter(parts, span, CLAIM, {0: 5})  # type: ignore[arg-type]
@@ -185,7 +185,7 @@ class Agent:
     def proposed(self, sink: str) -> str:
         """What is proposed for a column that a feed into that sink, which is altered by a user, lacks."""
         feed = parse_feed((FEED % ("create", "fail")).replace("dbname=y", sink))
-        span = Span(TASK, 1, primary=True, phase=Phase.OPENING, since=0.0, lacking={"c": "int32"})
+        span = Span(TASK, 1, primary=True, phase=TaskPhase.OPENING, since=0.0, lacking={"c": "int32"})
         parts = SimpleNamespace(spec=feed, sink=Sink())
         return self.altered.alter(parts, span, CLAIM, {0: 5})  # type: ignore[arg-type]
 
@@ -194,7 +194,7 @@ class Agent:
     ) -> str | None:
         """What a copy of the whole table, for that request, waits for."""
         order = None if copy is None else CopyOrder(copy, '{"keys": null}')
-        self.span = Span(replace(TASK, copy=order), 1, primary=True, phase=Phase.OPENING, since=0.0)
+        self.span = Span(replace(TASK, copy=order), 1, primary=True, phase=TaskPhase.OPENING, since=0.0)
         self.span = replace(self.span, lacking=lacking or {})
         spec = parse_feed(f"{FEED % ('evolve', 'fail')}\ncolumns: {json.dumps(self.columns)}")
         self.parts: Any = SimpleNamespace(spec=spec, sink=sink)

@@ -23,7 +23,7 @@ from headgate.agent.core.span.inputs import (
     SpanInput,
     SpanResult,
 )
-from headgate.agent.core.span.states import Phase, Span
+from headgate.agent.core.span.states import Span, TaskPhase
 from headgate.records.control import Epoch, Positions, TaskState
 from headgate.replication.plan import TaskResult
 from headgate.replication.queries import Queries
@@ -47,7 +47,7 @@ def test_a_claimed_span_is_planned_from_the_sinks_position(table: SpanTable, que
     lane = lane_of(queries, "a", {0: 3})
     span = is_on(table, lane, {0: 5})
     assert planned(queries, lane) == [{0: 5}]
-    assert now_is(table, span).phase is Phase.WRITING
+    assert now_is(table, span).phase is TaskPhase.WRITING
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_became_visible_is_adopted(table: SpanTable, queries: Queries) -> N
     assert ended(queries, lane, answer(span, {0: 9}), seen={0: 9})
     status = now_is(table, span).status(NOW_MS, 0.0)
     assert (status.positions, status.rows, status.lag_ms) == ({0: 9, 1: 0}, 2, 30)
-    assert (now_is(table, span).phase, status.seen_ts) == (Phase.CLAIMED, 90 << 18)
+    assert (now_is(table, span).phase, status.seen_ts) == (TaskPhase.CLAIMED, 90 << 18)
 
 
 @pytest.mark.parametrize("ahead_ms", [-3_600_000, 0, 30_000])
@@ -150,7 +150,7 @@ def test_a_moved_sink_is_looked_at_again_later(table: SpanTable, queries: Querie
     planned(queries, lane)
     ended(queries, lane, answer(span, {}, "sink_moved", retryable=True))
     found = now_is(table, span)
-    assert (found.phase, found.state) == (Phase.RETRYING, TaskState.REPLICATING)
+    assert (found.phase, found.state) == (TaskPhase.RETRYING, TaskState.REPLICATING)
     assert found.retry_at is not None
 
 
@@ -196,10 +196,15 @@ def test_a_span_that_is_told_to_stop_in_a_batch_is_sealed_behind_what_the_batch_
     planned(queries, lane)
     calls = len(lifecycle.called)
     table.apply(span, Remove(seal=True))
-    assert (now_is(table, span).phase, len(lifecycle.called)) == (Phase.DRAINING, calls)
+    assert (now_is(table, span).phase, len(lifecycle.called)) == (TaskPhase.DRAINING, calls)
     ended(queries, lane, answer(span, {0: 9}, "sink_unavailable", retryable=True), seen={0: 9})
     found = now_is(table, span)
-    assert (found.phase, found.positions, lane.members, len(lifecycle.called)) == (Phase.SEALING, {0: 9}, [], calls + 1)
+    assert (found.phase, found.positions, lane.members, len(lifecycle.called)) == (
+        TaskPhase.SEALING,
+        {0: 9},
+        [],
+        calls + 1,
+    )
 
 
 def test_a_span_that_has_left_in_the_middle_of_a_batch_is_not_moved_by_it(table: SpanTable, queries: Queries) -> None:
@@ -210,8 +215,8 @@ def test_a_span_that_has_left_in_the_middle_of_a_batch_is_not_moved_by_it(table:
     table.apply(without, Placed(new.name))
     table.apply(without, Planned())
     ended(queries, old, answer(with_rows, {0: 9}), seen={0: 9})
-    assert (now_is(table, without).phase, now_is(table, without).reached(1)) == (Phase.WRITING, 1_000)
-    assert now_is(table, with_rows).phase is Phase.CLAIMED
+    assert (now_is(table, without).phase, now_is(table, without).reached(1)) == (TaskPhase.WRITING, 1_000)
+    assert now_is(table, with_rows).phase is TaskPhase.CLAIMED
 
 
 def promote(table: SpanTable, span: SpanId) -> None:
@@ -323,7 +328,7 @@ def test_a_table_that_is_to_be_maintained_is_not_planned_and_only_one_at_a_time(
         table.apply(span, Served())
         table.apply(span, MaintainFor("m1"))
     assert len(planned(queries, lane)) == 1
-    assert sorted(now_is(table, span).phase for span in (first, second)) == [Phase.OPENING, Phase.WRITING]
+    assert sorted(now_is(table, span).phase for span in (first, second)) == [TaskPhase.OPENING, TaskPhase.WRITING]
     assert [now_is(table, span).lane for span in (first, second)].count(None) == 1
 
 
@@ -358,7 +363,7 @@ def test_what_is_due_is_begun_with_a_batch_and_does_not_need_a_moment_between_tw
     table.apply(kept_up, MaintainFor("m1"))
     assert planned(queries, lane) == [{0: 0}]
     phases = [now_is(table, span).phase for span in (written, settled, copied, kept_up)]
-    assert phases == [Phase.WRITING, Phase.SETTLING, Phase.OPENING, Phase.OPENING]
+    assert phases == [TaskPhase.WRITING, TaskPhase.SETTLING, TaskPhase.OPENING, TaskPhase.OPENING]
     assert (now_is(table, kept_up).is_maintained, lifecycle.restarted) == (True, [])
 
 

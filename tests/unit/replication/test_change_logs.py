@@ -9,8 +9,8 @@ import pytest
 
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import Limited, SettleDue
-from headgate.agent.core.span.states import Phase
-from headgate.generation.changelog.core.bounds import Bounds
+from headgate.agent.core.span.states import TaskPhase
+from headgate.generation.changelog.core.bounds import OffsetBounds
 from headgate.replication.change_logs import UNKNOWN, ChangeLogFollower
 from headgate.replication.frames import Chunk, Mark
 from headgate.replication.lane import Lane
@@ -107,7 +107,7 @@ def test_a_span_that_was_not_told_of_the_batchs_generations_is_not_planned(
     known["orders"] = UNKNOWN
     assert works(queries, lane) == ()
     assert lifecycle.restarted == ["what its change log's generations are is not known"]
-    assert now_is(table, span).phase is Phase.OPENING
+    assert now_is(table, span).phase is TaskPhase.OPENING
 
 
 def test_a_lane_begins_with_what_may_be_read(table: SpanTable, queries: Queries) -> None:
@@ -152,11 +152,11 @@ def test_limits_are_computed_outside_the_lock_that_every_batch_needs(
         taken.append(table.changed.acquire(timeout=LOCK_SECONDS_MAX))
         table.changed.release()
 
-    def computed(*_given: object, **_how: object) -> dict[int, Bounds]:
+    def computed(*_given: object, **_how: object) -> dict[int, OffsetBounds]:
         other = threading.Thread(target=take)
         other.start()
         other.join()
-        return {0: Bounds(0, 60), 1: Bounds(0, None)}
+        return {0: OffsetBounds(0, 60), 1: OffsetBounds(0, None)}
 
     monkeypatch.setattr("headgate.replication.change_logs.bounds_of", computed)
     follower = ChangeLogFollower(table, None, lambda _span, _unread: None)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from headgate.agent.core.executor import SpanId
-from headgate.agent.core.span.states import Phase
+from headgate.agent.core.span.states import TaskPhase
 from headgate.config.feed import FeedSpec
 from headgate.replication.altered_tables import SOURCE_PAUSE_SECONDS
 from headgate.replication.column_watch import COLUMNS_SECONDS, ColumnWatch
@@ -83,7 +83,7 @@ def test_a_name_that_is_another_columns_by_now_sends_the_span_back(
     watched.source.numbers["16"] = columns
     watched.watch.look()
     assert watched.restarted == [f"column {named} is another one at the source by now"]
-    assert now_is(watched.table, span).phase is Phase.OPENING
+    assert now_is(watched.table, span).phase is TaskPhase.OPENING
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from headgate.replication.rows import SpanRows
-from headgate.sinks.contract import Applied, ChangeBatch, Event
+from headgate.sinks.contract import Applied, ChangeBatch, RawEvent
 
 from .conftest import RecordingParts, chunk, run, work
 
@@ -12,7 +12,7 @@ HEAD = b'{"schema":{},"payload":'
 
 
 def test_every_change_finds_the_event_that_it_came_as(parts: RecordingParts, monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[tuple[int, Event]] = []
+    found: list[tuple[int, RawEvent]] = []
     apply = parts.apply
 
     def applied(batch: ChangeBatch) -> Applied:
@@ -36,7 +36,7 @@ def test_an_event_has_the_head_that_was_cut_off() -> None:
     rows.originals = [msgspec.structs.replace(chunk("a", 0, [5]), head=HEAD, values=[b"{}"])]
     events = rows.batch_from({}, None, with_events=True).events
     assert events is not None
-    assert events.of(0, 5) == Event(b'{"id":5}', b"{}", HEAD)
+    assert events.of(0, 5) == RawEvent(b'{"id":5}', b"{}", HEAD)
 
 
 def test_other_sinks_get_no_events(parts: RecordingParts) -> None:

@@ -13,7 +13,7 @@ from pymysql.constants import CR
 
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import Failed
-from headgate.agent.core.span.states import Phase
+from headgate.agent.core.span.states import TaskPhase
 from headgate.config.sink_spec import SinkSpec
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.replication import task_run
@@ -266,7 +266,7 @@ def failed_at(table: SpanTable, queries: Queries, lane: Lane, name: str, code: s
     """A span that a call has just failed for, so that it waits for its next attempt."""
     span = is_on(table, lane, {0: 0}, name)
     table.apply(span, Failed(code, "no", retryable=True))
-    assert now_is(table, span).phase is Phase.RETRYING
+    assert now_is(table, span).phase is TaskPhase.RETRYING
     return span
 
 
@@ -291,8 +291,8 @@ def test_tables_of_a_sink_that_answers_again_do_not_wait_for_their_next_attempt(
     with lifecycle.silent_sinks.asked(LOCAL):
         pass
     assert turned() == ["a", "b", "c"]
-    assert {now_is(table, span).phase for span in spans} == {Phase.OPENING}
-    assert now_is(table, refused).phase is Phase.RETRYING
+    assert {now_is(table, span).phase for span in spans} == {TaskPhase.OPENING}
+    assert now_is(table, refused).phase is TaskPhase.RETRYING
 
 
 def test_a_table_whose_batch_waits_for_the_sink_says_so(

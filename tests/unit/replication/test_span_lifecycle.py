@@ -9,7 +9,7 @@ import pytest
 
 from headgate.agent.core.executor import SpanId, SpanTask
 from headgate.agent.core.span.inputs import Opened, Placed, Served, Settled
-from headgate.agent.core.span.states import Phase
+from headgate.agent.core.span.states import TaskPhase
 from headgate.records.control import Epoch, Positions, SpanPlan, TaskState
 from headgate.replication.queries import Queries
 from headgate.replication.span_lifecycle import SpanLifecycle
@@ -109,7 +109,7 @@ def test_a_seal_is_tried_again_when_it_is_due(
     table.close(task(1))
     calls.run()
     found = now_is(table, task(1).id)
-    assert (found.phase, found.status(0, 0.0).error_code) == (Phase.RESEALING, "sink_unavailable")
+    assert (found.phase, found.status(0, 0.0).error_code) == (TaskPhase.RESEALING, "sink_unavailable")
     assert found.retry_at is not None
     lifecycle.turn(found.retry_at - 0.01)
     assert calls.waiting == []
@@ -124,7 +124,7 @@ def test_a_fault_of_ours_is_one_spans_failure(
     table.close(task(1))
     calls.run()
     assert now_is(table, task(1).id).status(0, 0.0).error_code == "internal"
-    assert now_is(table, task(1).id).phase is Phase.FAILED
+    assert now_is(table, task(1).id).phase is TaskPhase.FAILED
 
 
 def test_an_answer_that_cannot_be_is_an_error_of_its_task(
@@ -142,9 +142,9 @@ def test_an_answer_to_a_run_that_is_over_is_nobodys(
     table.close(task(1))
     table.close(task(2))
     calls.run()
-    assert now_is(table, task(2).id).phase is Phase.SEALING, "the first one's seal says nothing of the second"
+    assert now_is(table, task(2).id).phase is TaskPhase.SEALING, "the first one's seal says nothing of the second"
     calls.run()
-    assert now_is(table, task(2).id).phase is Phase.STOPPED
+    assert now_is(table, task(2).id).phase is TaskPhase.STOPPED
     assert sink.asked[-1] == ("seal", Epoch(1, 2))
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from headgate.agent.core.executor import SpanId, SpanTask
-from headgate.agent.core.span.states import Phase, Span
+from headgate.agent.core.span.states import Span, TaskPhase
 from headgate.records.control import Epoch, SpanPlan, TaskState
 from headgate.replication.table_upkeep import RETRY_SECONDS, TableUpkeep
 from headgate.sinks.contract import Claim, FeedIdentity, SinkError, SinkFencedError, SinkUnavailableError
@@ -41,7 +41,7 @@ def span(request: str | None = None, **options: object) -> Span:
     sink = {"type": "delta", "dsn": "file:///lake", "maintenance": options}
     spec = msgspec.json.encode({"feed": "shop", "source": {"topics": ["a.b"]}, "sink": sink}).decode()
     task = SpanTask(SpanId("shop", "t"), "0-1", 1, Epoch(1, 1), PLAN, spec)
-    return Span(task, 1, True, Phase.OPENING, 0.0, maintain_for=request)
+    return Span(task, 1, True, TaskPhase.OPENING, 0.0, maintain_for=request)
 
 
 @pytest.fixture
@@ -92,9 +92,9 @@ def test_a_sink_without_files_says_so(upkeep: TableUpkeep) -> None:
 
 
 def test_a_table_is_maintained_between_two_batches_and_not_while_it_is_copied() -> None:
-    ready = msgspec.structs.replace(span("m1"), phase=Phase.CLAIMED, served=TaskState.REPLICATING)
+    ready = msgspec.structs.replace(span("m1"), phase=TaskPhase.CLAIMED, served=TaskState.REPLICATING)
     assert ready.owes_maintenance(0.0)
     assert not msgspec.structs.replace(ready, copying="some rows").owes_maintenance(0.0)
-    assert not msgspec.structs.replace(ready, phase=Phase.WRITING).owes_maintenance(0.0)
+    assert not msgspec.structs.replace(ready, phase=TaskPhase.WRITING).owes_maintenance(0.0)
     scheduled = msgspec.structs.replace(ready, maintain_for=None, maintain_at=60.0)
     assert (scheduled.owes_maintenance(59.0), scheduled.owes_maintenance(60.0)) == (False, True)

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import Placed, Remove, Served, SettleDue
-from headgate.agent.core.span.states import Phase
+from headgate.agent.core.span.states import TaskPhase
 from headgate.records.control import TaskState
 from headgate.replication.queries import Queries
 from headgate.replication.span_table import SpanTable
@@ -64,7 +64,7 @@ def test_a_neighbour_that_is_being_called_leaves_the_lane_and_is_opened_once_it_
     topics.present = {"v": None}
     watch.look()
     watch.look()
-    assert (now_is(table, gone).phase, now_is(table, called).phase) == (Phase.OPENING, Phase.SETTLING)
+    assert (now_is(table, gone).phase, now_is(table, called).phase) == (TaskPhase.OPENING, TaskPhase.SETTLING)
     assert (now_is(table, called).lane, lane.members) == (None, [])
 
 
@@ -76,7 +76,7 @@ def test_a_span_that_waits_for_a_lane_is_sent_back_alone(
     watch.look()
     watch.look()
     assert lifecycle.restarted == ["its lane reads t, which is not there any more"]
-    assert (now_is(table, gone).phase, now_is(table, other).phase) == (Phase.OPENING, Phase.WAITING)
+    assert (now_is(table, gone).phase, now_is(table, other).phase) == (TaskPhase.OPENING, TaskPhase.WAITING)
 
 
 def test_a_span_whose_topic_is_another_one_fails_and_says_the_way_out(
@@ -89,7 +89,7 @@ def test_a_span_whose_topic_is_another_one_fails_and_says_the_way_out(
     assert (status.state, status.error_code, status.retryable) == (TaskState.FAILED, "source_topic_replaced", False)
     assert "id is another, but the known offsets belong to id one" in str(status.error)
     assert "feed resume --from earliest" in str(status.error)
-    assert now_is(table, other).phase is Phase.WAITING
+    assert now_is(table, other).phase is TaskPhase.WAITING
 
 
 @pytest.mark.parametrize(("known", "seen"), [(None, "one"), ("one", None), ("one", "one")])
@@ -99,14 +99,14 @@ def test_what_is_not_known_is_not_another(
     span = open_span(table, "t", known)
     topics.present = {"t": seen}
     watch.look()
-    assert now_is(table, span).phase is Phase.WAITING
+    assert now_is(table, span).phase is TaskPhase.WAITING
 
 
 def test_who_does_not_answer_says_nothing(table: SpanTable, watch: TopicWatch, lifecycle: Restarts) -> None:
     span = open_span(table, "t", "one")
     watch.look()
     watch.look()
-    assert (now_is(table, span).phase, lifecycle.restarted) == (Phase.WAITING, [])
+    assert (now_is(table, span).phase, lifecycle.restarted) == (TaskPhase.WAITING, [])
 
 
 def test_it_looks_from_time_to_time_and_only_for_spans_that_are_open(table: SpanTable, watch: TopicWatch) -> None:

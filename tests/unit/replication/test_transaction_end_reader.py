@@ -7,7 +7,7 @@ import pytest
 
 from headgate.agent.core.executor import SpanId, SpanTask
 from headgate.agent.core.span.inputs import BatchOver, Opened, Placed, Planned, SentBack, Served, SpanResult
-from headgate.formats.transactions import End, Standing
+from headgate.formats.transactions import End, TransactionProgress
 from headgate.records.control import Epoch, Positions, SpanPlan
 from headgate.records.source_tables import Tail
 from headgate.records.ts import ts_of_ms
@@ -18,7 +18,7 @@ from headgate.replication.transaction_end_reader import FAR_MS, WHOLE_SECONDS, T
 from headgate.sources.topic_ids import TopicReplacedError
 from support.lanes_without_spark import lane_of, now_is
 
-WHOLE = Standing(None, True)
+WHOLE = TransactionProgress(None, True)
 
 
 class Log:
@@ -26,7 +26,7 @@ class Log:
 
     def __init__(self) -> None:
         self.ends: list[End] = []
-        self.before: dict[str, tuple[Standing, int]] = {}
+        self.before: dict[str, tuple[TransactionProgress, int]] = {}
         self.resting: set[str] = set()
         self.went_to: list[int] = []
         self.topic_id = "one"
@@ -170,11 +170,11 @@ def test_a_span_that_is_opened_goes_on_from_what_is_before_the_sinks_position(
     for number in range(1, 8):
         log.add(str(number), number * 10, a=1)
     a = spans.of("a")
-    log.before["a"] = (Standing(Tail("5", 1), True), 3)
+    log.before["a"] = (TransactionProgress(Tail("5", 1), True), 3)
     assert spans.complete(topic, a) == [60]
     spans.opened(a, {0: 3})
     assert spans.resolved_ts(a) is None, "evidence is sought anew"
-    log.before["a"] = (Standing(Tail("7", 1), True), 5)
+    log.before["a"] = (TransactionProgress(Tail("7", 1), True), 5)
     assert spans.complete(topic, a) == [70]
 
 
@@ -201,9 +201,9 @@ def test_a_batch_that_ends_while_the_log_is_looked_at_is_not_forgotten(
     log.add("1", 10, a=1)
     log.add("2", 20, a=1)
 
-    def meanwhile(*_: object) -> tuple[Standing, int]:
+    def meanwhile(*_: object) -> tuple[TransactionProgress, int]:
         spans.applied(a, "2")
-        return Standing(Tail("1", 1), True), 0
+        return TransactionProgress(Tail("1", 1), True), 0
 
     monkeypatch.setattr(reader, "look_back", meanwhile)
     assert spans.complete(topic, a) == [20]
@@ -216,7 +216,7 @@ def test_a_span_that_is_opened_while_the_log_is_looked_at_is_looked_at_again(
     log.add("1", 10, a=1)
     looks = []
 
-    def meanwhile(_source: object, _topic: str, position: int) -> tuple[Standing, int]:
+    def meanwhile(_source: object, _topic: str, position: int) -> tuple[TransactionProgress, int]:
         looks.append(position)
         if len(looks) == 1:
             spans.opened(a, {0: 5})
@@ -263,7 +263,7 @@ def test_no_end_counts_the_rows_of_a_snapshot(
 ) -> None:
     marked, changed, only, behind = (spans.of(name) for name in ("marked", "changed", "only", "behind"))
     runs = (marked, changed, only, behind)
-    log.before = {name: (Standing(), 0) for name in ("marked", "changed", "only", "behind")}
+    log.before = {name: (TransactionProgress(), 0) for name in ("marked", "changed", "only", "behind")}
     log.resting = {"only"}
     log.add("1", 10)
     log.add("2", 20, changed=1)

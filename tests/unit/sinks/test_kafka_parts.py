@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from headgate.sinks.contract import OffsetRange
 from headgate.sinks.kafka.cloud_events import Headers
-from headgate.sinks.kafka.pace import BYTES_MAX, SECONDS, Pace
+from headgate.sinks.kafka.pace import BYTES_MAX, SECONDS, TransactionPace
 from headgate.sinks.kafka.parts import PART_BYTES, Made, pack, transactions, unpack
 
 HALF = PART_BYTES // 2
@@ -74,7 +74,7 @@ def test_transactions_together_are_the_commit(drawn: list[tuple[int, int, int]],
 
 
 def test_transactions_shrink_where_the_target_is_slow_and_grow_again() -> None:
-    pace = Pace()
+    pace = TransactionPace()
     pace.took(BYTES_MAX, 2 * SECONDS)
     assert pace.bytes_max == BYTES_MAX // 2
     pace.failed()

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from headgate.formats.change import ABSENT, Change, ChangeError, Operation, Row
-from headgate.sinks.contract import Event, Events
+from headgate.sinks.contract import Events, RawEvent
 from headgate.sinks.kafka.records import enveloped, flat
 
 VALUE = (
@@ -19,9 +19,9 @@ def change(operation: Operation = Operation.UPSERT, row: Row | None = None, key:
 
 
 def came_as(value: bytes | None, head: bytes | None = None, *, shaped: bool = False) -> Events:
-    def of(partition: int, offset: int) -> Event:
+    def of(partition: int, offset: int) -> RawEvent:
         assert (partition, offset) == (0, 9)
-        return Event(KEY, value, head)
+        return RawEvent(KEY, value, head)
 
     return Events(of, shaped)
 

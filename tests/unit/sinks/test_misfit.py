@@ -5,11 +5,11 @@ import pytest
 from headgate.records.slices import Slice
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.misfit import MisfitError
-from headgate.sinks.relational.table import Table, check_slice
+from headgate.sinks.relational.table import RelationalTable, check_slice
 
 
 def refusal(value: str, type_: str, key: tuple[str, ...] = ("id", "tenant")) -> SinkRefusedError:
-    table = Table(
+    table = RelationalTable(
         name="shop.orders", schema="shop", relation="orders", identifier="", columns={"tenant": type_}, key=key,
         generated=frozenset(), folding=(), secondary_unique=False, version=None,
         part=Slice("shop.orders", "tenant", value),

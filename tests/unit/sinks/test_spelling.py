@@ -5,9 +5,9 @@ import msgspec
 from headgate.formats.change import Change, Operation, Row
 from headgate.sinks.known_columns import ColumnNumbers, KnownColumns
 from headgate.sinks.relational.spelling import respelled, with_present_names
-from headgate.sinks.relational.table import Table
+from headgate.sinks.relational.table import RelationalTable
 
-TABLE: Table[str] = Table(
+TABLE: RelationalTable[str] = RelationalTable(
     "d.t",
     "d",
     "t",

@@ -9,12 +9,12 @@ from headgate.databases.catalogue import Product
 from headgate.databases.mysql.catalogue import MysqlDefinition
 from headgate.databases.postgresql.catalogue import EnumType, PostgresColumn, PostgresDefinition
 from headgate.sinks.known_columns import ColumnNumbers, KnownColumns
-from headgate.tables.alteration import Alteration, Known, plan_alteration
+from headgate.tables.alteration import Alteration, AlterationContext, plan_alteration
 from headgate.tables.plan import Sink
 from unit.tables.definitions import MOOD, mysql_column, mysql_table, postgres_column, postgres_table
 
-POSTGRESQL = Known(sink=Sink(Product.POSTGRESQL))
-MARIADB = Known(sink=Sink(Product.MARIADB))
+POSTGRESQL = AlterationContext(sink=Sink(Product.POSTGRESQL))
+MARIADB = AlterationContext(sink=Sink(Product.MARIADB))
 
 ID = postgres_column("id", "bigint", is_nullable=False)
 MY_ID = mysql_column("id", "bigint(20)", is_nullable=False)
@@ -32,8 +32,8 @@ def my_numbered(*columns: object) -> MysqlDefinition:
 
 
 def plan(
-    *added: PostgresColumn, sink: PostgresDefinition | MysqlDefinition | None = None, known: Known = POSTGRESQL,
-    told: str = "", **enums: EnumType,
+    *added: PostgresColumn, sink: PostgresDefinition | MysqlDefinition | None = None,
+    known: AlterationContext = POSTGRESQL, told: str = "", **enums: EnumType,
 ) -> Alteration:  # fmt: skip
     source = numbered(ID, *added, **enums)
     return plan_alteration(source, sink or numbered(ID), {column.name: told for column in added}, known)
@@ -182,7 +182,7 @@ def test_a_column_of_the_sources_key_is_refused() -> None:
 
 def test_an_enum_is_created_first_unless_the_sink_has_another_one_of_that_name() -> None:
     assert plan(postgres_column("m", "public.mood"), m=MOOD).needs == (MOOD,)
-    other = Known(sink=Sink(Product.POSTGRESQL, enums=frozenset({EnumType("public", "mood", ("glad",))})))
+    other = AlterationContext(sink=Sink(Product.POSTGRESQL, enums=frozenset({EnumType("public", "mood", ("glad",))})))
     (reason,) = plan(postgres_column("m", "public.mood"), known=other, m=MOOD).refusals
     assert 'Run ALTER TYPE "public"."mood" ADD VALUE' in reason
 
@@ -212,7 +212,7 @@ WITH_A = KnownColumns(applied=("a", "id"))
     ("sink", "known"), [(numbered(ID), POSTGRESQL), (my_numbered(MY_ID), MARIADB)], ids=["postgresql", "mariadb"]
 )
 def test_a_column_that_was_dropped_at_the_sink_is_not_taken_for_a_new_one(
-    sink: PostgresDefinition | MysqlDefinition, known: Known
+    sink: PostgresDefinition | MysqlDefinition, known: AlterationContext
 ) -> None:
     spelled = "a" if known is POSTGRESQL else "A"
     found = plan(postgres_column(spelled, "integer"), sink=sink, known=msgspec.structs.replace(known, kept=WITH_A))
@@ -257,7 +257,7 @@ FORMERLY = KnownColumns(applied=("id", "old"), numbers=ColumnNumbers("16384", {"
     ids=["postgresql", "mariadb"],
 )
 def test_a_column_that_the_catalogue_proves_to_be_renamed_is_renamed(
-    sink: PostgresDefinition | MysqlDefinition, known: Known, statement: str
+    sink: PostgresDefinition | MysqlDefinition, known: AlterationContext, statement: str
 ) -> None:
     now = ColumnNumbers("16384", {"id": 1, "new": 2, "more": 3})
     known = msgspec.structs.replace(known, kept=FORMERLY, numbers=now)
@@ -298,7 +298,7 @@ def test_a_masked_column_is_not_renamed_to_one_that_is_not_masked() -> None:
     assert "If it was renamed, the column is masked under its former name only, so add" in unproven.refusals[0]
 
 
-def excluding(before: ColumnNumbers, now: ColumnNumbers | None, *exclude: str, **kept: Any) -> Known:
+def excluding(before: ColumnNumbers, now: ColumnNumbers | None, *exclude: str, **kept: Any) -> AlterationContext:
     known = KnownColumns(applied=("id",), **kept).with_numbers(before)
     return msgspec.structs.replace(POSTGRESQL, kept=known, numbers=now, exclude=exclude)
 

@@ -183,7 +183,13 @@ def seen_of(kinds: dict[str, Kind]) -> dict[str, Seen]:
     return {f"t.{name}": shown for name in TABLES}
 
 
-JSON = {"id": Kind.INTEGER, "status": Kind.TEXT, "total": Kind.TEXT, "day": Kind.INTEGER, "raw": Kind.OTHER}
+JSON = {
+    "id": Kind.INTEGER,
+    "status": Kind.TEXT,
+    "total": Kind.TEXT,
+    "day": Kind.INTEGER,
+    "raw": Kind.OTHER,
+}
 ADVICE = r"Name the database that the changes come from in source\.database, or let the connector write schemas"
 
 

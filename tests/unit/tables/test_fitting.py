@@ -5,7 +5,7 @@ import msgspec
 from headgate.databases.catalogue import Product
 from headgate.databases.mysql.catalogue import MysqlColumn
 from headgate.databases.postgresql.catalogue import EnumType, PostgresColumn, PostgresDefinition
-from headgate.tables.alteration import Known
+from headgate.tables.alteration import AlterationContext
 from headgate.tables.fitting import plan_fitting
 from headgate.tables.plan import Sink
 from unit.tables.definitions import MOOD, mysql_column, mysql_table, postgres_column, postgres_table
@@ -17,7 +17,7 @@ MY_ID = mysql_column("id", "bigint(20)", is_nullable=False)
 def plan(source: PostgresColumn | None, sink: PostgresColumn) -> tuple[str, ...]:
     at_source = postgres_table(ID, *([] if source is None else [source]), key=("id",))
     return plan_fitting(
-        at_source, postgres_table(ID, sink, key=("id",)), Known(sink=Sink(Product.POSTGRESQL))
+        at_source, postgres_table(ID, sink, key=("id",)), AlterationContext(sink=Sink(Product.POSTGRESQL))
     ).statements
 
 
@@ -40,7 +40,7 @@ def test_not_null_is_dropped_where_the_source_may_have_none() -> None:
 def test_a_column_of_the_key_stays_not_null() -> None:
     assert plan_fitting(
         postgres_table(msgspec.structs.replace(ID, is_nullable=True)), postgres_table(ID, key=("id",)),
-        Known(sink=Sink(Product.POSTGRESQL)),
+        AlterationContext(sink=Sink(Product.POSTGRESQL)),
     ).statements == ()  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def with_enum(enum: EnumType) -> PostgresDefinition:
 
 def test_an_enum_gets_its_labels_at_their_places() -> None:
     longer = EnumType("public", "mood", ("new", "glad", "it's", "so, so"))
-    known = Known(sink=Sink(Product.POSTGRESQL))
+    known = AlterationContext(sink=Sink(Product.POSTGRESQL))
     assert plan_fitting(with_enum(longer), with_enum(MOOD), known).statements == (
         "ALTER TYPE \"public\".\"mood\" ADD VALUE IF NOT EXISTS 'new' BEFORE 'glad'",
         "ALTER TYPE \"public\".\"mood\" ADD VALUE IF NOT EXISTS 'it''s' AFTER 'glad'",
@@ -74,7 +74,7 @@ SHOWN = """CREATE TABLE `t` (
 
 def my_plan(source: MysqlColumn | None, sink: MysqlColumn) -> tuple[str, ...]:
     at_source = mysql_table(MY_ID, *([] if source is None else [source]), key=("id",))
-    known = Known(sink=Sink(Product.MARIADB), shown=SHOWN)
+    known = AlterationContext(sink=Sink(Product.MARIADB), shown=SHOWN)
     return plan_fitting(at_source, mysql_table(MY_ID, sink, key=("id",)), known).statements
 
 
@@ -101,10 +101,12 @@ def test_what_the_server_prints_otherwise_is_left_alone() -> None:
 def test_what_is_not_altered_is_named_with_the_statement() -> None:
     source = postgres_table(ID, postgres_column("a", "text"), key=("a", "id"))
     sink = postgres_table(ID, postgres_column("a", "integer"), key=("id",))
-    key, column = plan_fitting(source, sink, Known(sink=Sink(Product.POSTGRESQL))).refusals
+    key, column = plan_fitting(source, sink, AlterationContext(sink=Sink(Product.POSTGRESQL))).refusals
     assert key.startswith("The source's primary key is (a, id), the sink's (id). If it was changed, pause the feed and")
     assert key.endswith('run ALTER TABLE "shop"."t" with PRIMARY KEY ("a", "id")')
     assert column.startswith("Column a is text at the source and integer here. Run ALTER TABLE")
     assert column.endswith('"shop"."t" ALTER COLUMN "a" TYPE text USING …')
     alike = postgres_table(ID, postgres_column("a", "bigint"), key=("id",))
-    assert plan_fitting(sink, alike, Known(sink=Sink(Product.POSTGRESQL))).refusals == (), "it holds all values"
+    assert plan_fitting(sink, alike, AlterationContext(sink=Sink(Product.POSTGRESQL))).refusals == (), (
+        "it holds all values"
+    )

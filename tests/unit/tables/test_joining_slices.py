@@ -16,7 +16,7 @@ from headgate.records.control import SpanPlan
 from headgate.records.slices import Slice
 from headgate.sinks.misfit import MisfitError
 from headgate.tables import joining_slices
-from headgate.tables.alteration import Known
+from headgate.tables.alteration import AlterationContext
 from headgate.tables.from_events import definition_from
 from headgate.tables.joining_slices import doubts, why_misfit
 from headgate.tables.mapped import LeftOut, Mapped
@@ -30,7 +30,7 @@ PART = Slice("shop.orders", "tenant", "7")
 ID = postgres_column("id", "bigint", is_nullable=False)
 TENANT = postgres_column("tenant", "text", is_nullable=False)
 TIMESTAMP = "io.debezium.time.MicroTimestamp"
-KNOWN = Known(sink=Sink(Product.POSTGRESQL))
+KNOWN = AlterationContext(sink=Sink(Product.POSTGRESQL))
 
 
 def source(*columns: PostgresColumn, key: tuple[str, ...] = ("id",)) -> Definition:
@@ -102,7 +102,7 @@ def test_a_postgresqls_column_fits_into_one_as_narrow_as_it_is(mine: str, theirs
         mysql_column("id", "bigint", is_nullable=False), mysql_column("what", theirs),
         mysql_column("tenant", "varchar(40)", is_nullable=False), key=("tenant", "id"),
     )  # fmt: skip
-    known = Known(sink=Sink(Product.MARIADB))
+    known = AlterationContext(sink=Sink(Product.MARIADB))
     found = why_misfit(source(postgres_column("what", mine)), there, PART, known)
     assert (found is not None) is is_refused, found
 
@@ -205,7 +205,7 @@ def fits_itself(
     table: Definition, product: Product, chosen: dict[str, str] | None = None, printed: str | None = None
 ) -> None:
     """Also with a column that is left out."""
-    known = Known(sink=Sink(product), types=chosen or {})
+    known = AlterationContext(sink=Sink(product), types=chosen or {})
     outcome = outcomes_of(table, product, chosen or {})["what"]
     source = sliced_definition(table, PART)
     enums = {"what": MOOD} if isinstance(table, PostgresDefinition) and table.enums else {}
@@ -240,7 +240,7 @@ def test_a_source_of_another_kind_is_compared_by_the_types_that_it_gets() -> Non
 
 
 def test_a_column_whose_type_the_feed_chooses_has_that_type() -> None:
-    chosen = Known(sink=Sink(Product.POSTGRESQL), types={"what": "smallint"})
+    chosen = AlterationContext(sink=Sink(Product.POSTGRESQL), types={"what": "smallint"})
     there = sink(postgres_column("what", "smallint"))
     assert why_misfit(source(WHAT), there, PART, KNOWN) is not None
     assert why_misfit(source(WHAT), there, PART, chosen) is None
@@ -287,11 +287,11 @@ def test_what_a_type_of_mysql_holds_is_compared_and_not_how_it_is_shown(
     tenant = mysql_column("tenant", "varchar(64)", is_nullable=False)
     there = mysql_table(key, mysql_column("what", theirs), tenant, key=("tenant", "id"))
     joining = sliced_definition(mysql_table(key, mysql_column("what", mine), key=("id",)), PART)
-    assert (why_misfit(joining, there, PART, Known(sink=Sink(Product.MARIADB))) is None) is is_fit
+    assert (why_misfit(joining, there, PART, AlterationContext(sink=Sink(Product.MARIADB))) is None) is is_fit
 
 
 def test_a_source_in_postgresql_fits_into_the_table_that_a_mariadb_shows_with_widths() -> None:
-    known = Known(sink=Sink(Product.MARIADB))
+    known = AlterationContext(sink=Sink(Product.MARIADB))
     made = (mysql_column("id", "bigint(20)", is_nullable=False), mysql_column("what", "int(11)"))
     there = mysql_table(*made, mysql_column("tenant", "varchar(64)", is_nullable=False), key=("tenant", "id"))
     assert why_misfit(source(WHAT), there, PART, known) is None

@@ -9,7 +9,17 @@ import pytest
 
 from headgate.verify import comparing
 from headgate.verify.comparing import TableCompared, compare_table
-from headgate.verify.contract import WHOLE, Checksum, KeyKind, KeyRange, KeySet, Part, Row, Shape, UncomparableError
+from headgate.verify.contract import (
+    WHOLE,
+    Checksum,
+    ComparedShape,
+    KeyKind,
+    KeyRange,
+    KeySet,
+    Part,
+    Row,
+    UncomparableError,
+)
 from headgate.verify.forms import Nature
 from headgate.verify.settling import Settling
 from support.quiet_connector import QuietConnector
@@ -36,9 +46,9 @@ class Memory:
         self.read: list[Part] = []
         self.has_checksums = True
 
-    def shape(self, table: str) -> Shape | None:
+    def shape(self, table: str) -> ComparedShape | None:
         types = dict.fromkeys(self._columns, "type")
-        return Shape(self._columns, self._key, self._kinds, types) if table == "t" else None
+        return ComparedShape(self._columns, self._key, self._kinds, types) if table == "t" else None
 
     def snapshot(self) -> AbstractContextManager[object]:
         return nullcontext()

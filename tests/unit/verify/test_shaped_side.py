@@ -7,7 +7,7 @@ import pytest
 
 from headgate.config.columns import ColumnOptions
 from headgate.databases.key_ranges import Chunk
-from headgate.verify.contract import KeyKind, KeyRange, KeySet, Shape, UncomparableError
+from headgate.verify.contract import ComparedShape, KeyKind, KeyRange, KeySet, UncomparableError
 from headgate.verify.forms import Nature
 from headgate.verify.shaped import ShapedSide
 
@@ -24,12 +24,12 @@ class Source:
         self.found: list[tuple[str | None, ...]] = []
         self.types = {"id": "int8", "gone": "numeric", "mail": "text"}
 
-    def shape(self, table: str) -> Shape | None:
+    def shape(self, table: str) -> ComparedShape | None:
         if table != "t":
             return None
         names = ("id", "a", "b", "mail", "gone")
         kinds = {"id": KeyKind.INTEGER, "mail": KeyKind.TEXT}
-        return Shape(dict.fromkeys(names, Nature.OTHER), ("id",), kinds, self.types)
+        return ComparedShape(dict.fromkeys(names, Nature.OTHER), ("id",), kinds, self.types)
 
     def rows(self, *asked: Any) -> Iterator[Any]:
         self.asked.append(asked)
@@ -125,12 +125,12 @@ def test_computed_columns_are_read_as_what_they_are_computed_from(source: Source
 
 def test_a_column_that_include_names_and_the_source_lacks_is_not_taken_for_equal(source: Source) -> None:
     options = ColumnOptions.model_validate({"include": ["id", "old", "b"], "rename": {"old": "label"}})
-    target = Shape({"id": Nature.OTHER, "label": Nature.OTHER}, ("id",))
+    target = ComparedShape({"id": Nature.OTHER, "label": Nature.OTHER}, ("id",))
     with pytest.raises(
         UncomparableError, match=r"columns\.include names old, which the source's table t does not have"
     ):
         ShapedSide(source, options, target=target).shape("t")  # type: ignore[arg-type]
-    without = Shape({"id": Nature.OTHER}, ("id",))
+    without = ComparedShape({"id": Nature.OTHER}, ("id",))
     shape = ShapedSide(source, options, target=without).shape("t")  # type: ignore[arg-type]
     assert shape is not None
     assert list(shape.columns) == ["id", "b"]

@@ -13,7 +13,7 @@ from headgate.records.control import (
     SpanProgressed,
 )
 from headgate.records.keys import AgentKey, OwnerKey, ProgressKey, SessionKey, SpanKey
-from headgate.views.history import EVENTS_OF_A_SUBJECT_MAX, Event, History, events_of
+from headgate.views.history import EVENTS_OF_A_SUBJECT_MAX, History, HistoryEvent, events_of
 from headgate.views.model import ViewsModel
 from support import build
 
@@ -23,7 +23,7 @@ OWNER = build.owner_announced(owner_id="o1", version="0")
 SPAN = SpanKey("f", "t")
 
 
-def told(key: Key, before: Record | None, now: Record | None) -> list[Event]:
+def told(key: Key, before: Record | None, now: Record | None) -> list[HistoryEvent]:
     return events_of(before, Delivery(Partition(key.topic, 0), 7, key, now), 1_000)
 
 
@@ -81,7 +81,7 @@ def test_histories_are_bounded_and_in_the_order_of_time() -> None:
     history = History()
     for number in range(EVENTS_OF_A_SUBJECT_MAX + 5):
         facts = {"topic": "dispatch", "partition": 0, "offset": number, "feed": "f", "span": "t", "agent": "a"}
-        history.add(Event(at_ms=1_000 - number, kind="assigned", **facts))
+        history.add(HistoryEvent(at_ms=1_000 - number, kind="assigned", **facts))
     events = history.span("f", "t")
     assert len(events) == EVENTS_OF_A_SUBJECT_MAX
     assert [event.at_ms for event in events] == sorted(event.at_ms for event in events)

@@ -8,18 +8,18 @@ from headgate.eventlog.snapshot import Snapshot
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.records.migration import MigrationKey, MigrationStrategy
 from headgate.views.history import History
-from headgate.views.routes import ROUTES, Known, answer_to
+from headgate.views.routes import ROUTES, ViewContext, answer_to
 from support.migration_records import recorded
 
 SPEC = written(MigrationSpec(statement="ALTER TABLE t ADD c int", database="shop", strategy=MigrationStrategy.ONLINE))
 
 
-def known(**specs: str) -> Known:
+def known(**specs: str) -> ViewContext:
     snapshot = Snapshot()
     for offset, (name, spec) in enumerate(specs.items()):
         record = recorded(spec, sequence=-offset, stage="copying", stage_percent=40)
         snapshot.take(Delivery(Partition("migration", 0), offset, MigrationKey(name), record))
-    return Known(snapshot=snapshot, history=History(), shards=1, lag=lambda _feed, _table: [])
+    return ViewContext(snapshot=snapshot, history=History(), shards=1, lag=lambda _feed, _table: [])
 
 
 ROUTE = {route.path: route for route in ROUTES}

@@ -8,16 +8,16 @@ from headgate.records.base import Key, Record
 from headgate.records.keys import AgentKey, FeedKey
 from headgate.records.migration import MigrationKey
 from headgate.views.history import History
-from headgate.views.routes import Known, why_not_found
+from headgate.views.routes import ViewContext, why_not_found
 from support import build
 from support.migration_records import recorded
 
 
-def known(*records: tuple[Key, Record]) -> Known:
+def known(*records: tuple[Key, Record]) -> ViewContext:
     snapshot = Snapshot()
     for offset, (key, record) in enumerate(records):
         snapshot.take(Delivery(Partition(key.topic, 0), offset, key, record))
-    return Known(snapshot=snapshot, history=History(), shards=1, lag=lambda _feed, _table: [])
+    return ViewContext(snapshot=snapshot, history=History(), shards=1, lag=lambda _feed, _table: [])
 
 
 SOME = known(

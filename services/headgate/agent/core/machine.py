@@ -33,7 +33,7 @@ from headgate.agent.core.messages import (
     TaskObserved,
 )
 from headgate.agent.core.state import AgentState, role_of, task_count
-from headgate.agent.core.transitions import TRANSITIONS, Action, Directive
+from headgate.agent.core.transitions import TRANSITIONS, Directive, SessionAction
 from headgate.records.base import Fact, Key
 from headgate.records.control import (
     Epoch,
@@ -201,19 +201,19 @@ def _act(state: AgentState, span: SpanId, report: TaskReported | None) -> Decisi
     if action is None:
         raise UnknownTransitionError(f"{span.feed}/{span.span}: task is {task_state}, dispatched is {directive}")
     match action:
-        case Action.KEEP if task_state is TaskState.REPLICATING and directive is Directive.REPLICATE:
+        case SessionAction.KEEP if task_state is TaskState.REPLICATING and directive is Directive.REPLICATE:
             asked = None if record is None else record.maintain
             is_done = report is not None and report.maintained == asked
             return Decision() if asked is None or is_done else Decision(effects=(MaintainTable(span, asked),))
-        case Action.KEEP | Action.WAIT:
+        case SessionAction.KEEP | SessionAction.WAIT:
             return Decision()
-        case Action.SEAL | Action.STOP:
-            return Decision(effects=(RemoveTable(span, seal=action is Action.SEAL),))
-        case Action.SAY_STOPPED:
+        case SessionAction.SEAL | SessionAction.STOP:
+            return Decision(effects=(RemoveTable(span, seal=action is SessionAction.SEAL),))
+        case SessionAction.SAY_STOPPED:
             return _ask_whether_run(state, span)
-        case Action.FORGET:
+        case SessionAction.FORGET:
             return Decision(facts=_last_words(state, span) if record is None else (), effects=(ForgetTable(span),))
-        case Action.PREPARE | Action.REPLICATE | Action.CLOSE:
+        case SessionAction.PREPARE | SessionAction.REPLICATE | SessionAction.CLOSE:
             return _start(state, span, action)
 
 
@@ -241,7 +241,7 @@ def _last_words(state: AgentState, span: SpanId) -> tuple[Fact, ...]:
     return (Fact(task, None), *((Fact(progress, None),) if span in state.progress else ()))
 
 
-def _start(state: AgentState, span: SpanId, action: Action) -> Decision:
+def _start(state: AgentState, span: SpanId, action: SessionAction) -> Decision:
     """Starting needs the feed as accepted; it may arrive after the dispatch, which is then looked at again."""
     record = state.dispatched[span]
     role = role_of(state, record)
@@ -252,15 +252,15 @@ def _start(state: AgentState, span: SpanId, action: Action) -> Decision:
     if plan is None:
         return Decision()
     copy = None
-    if record.copy is not None and action is Action.REPLICATE:
+    if record.copy is not None and action is SessionAction.REPLICATE:
         if record.copy not in state.copies:
             return Decision()  # it may arrive after the dispatch; if it was deleted, the owner dispatches without it
         copy = CopyOrder(record.copy, state.copies[record.copy])
     plan = plan_today(feed.spec, plan)
     task = SpanTask(span, record.feed_id, record.incarnation, role.epoch, plan, feed.spec, copy)
-    if action is Action.CLOSE:
+    if action is SessionAction.CLOSE:
         return Decision(effects=(CloseTable(task),))
-    return Decision(effects=(AddTable(task, prepare=action is Action.PREPARE),))
+    return Decision(effects=(AddTable(task, prepare=action is SessionAction.PREPARE),))
 
 
 def _is_under(record: SpanDispatched, feed: FeedRecorded) -> bool:

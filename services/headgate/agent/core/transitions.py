@@ -30,7 +30,7 @@ class Directive(StrEnum):
     ABANDON_ANEW = "abandon_anew"
 
 
-class Action(StrEnum):
+class SessionAction(StrEnum):
     """What to ask of the executor; ``keep`` and ``wait`` ask nothing, ``wait`` because a stop is still under way."""
 
     KEEP = "keep"
@@ -80,5 +80,5 @@ def _task_state(word: str) -> TaskState | None:
     return None if word == "absent" else TaskState(word)
 
 
-TRANSITIONS: Final = read_rows(_TABLE, _task_state, Directive, Action)
+TRANSITIONS: Final = read_rows(_TABLE, _task_state, Directive, SessionAction)
 """(task state, directive) → action, for every pair that can be."""

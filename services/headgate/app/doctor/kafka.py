@@ -7,7 +7,7 @@ from confluent_kafka import KafkaException, TopicCollection
 
 from headgate.app.cluster import cluster_settings
 from headgate.app.heartbeats import next_heartbeat
-from headgate.capture.finding import Finding, FixIn, State
+from headgate.capture.finding import CaptureFinding, FixIn, State
 from headgate.config.rights import Grant, Resource, grants
 from headgate.config.settings import Settings, load_settings
 from headgate.eventlog.clock import wall_ms
@@ -24,7 +24,7 @@ _SKEW_MS_MAX: Final = 2_000
 """Half of what a slow heartbeat may take. Lags and times that people read are off by as much."""
 
 
-def kafka_findings(flags: Mapping[str, Any], who: Sequence[str]) -> Iterator[Finding]:
+def kafka_findings(flags: Mapping[str, Any], who: Sequence[str]) -> Iterator[CaptureFinding]:
     """Every check of the cluster that ``flags`` name, with the rights that services ``who`` need.
 
     Later checks are left out where an earlier one makes them impossible. Raises SettingsError.
@@ -35,7 +35,7 @@ def kafka_findings(flags: Mapping[str, Any], who: Sequence[str]) -> Iterator[Fin
         yield from _broker(settings)
         problems = topic_problems(settings)
     except LogError as error:
-        yield Finding("broker", State.WRONG, str(error))
+        yield CaptureFinding("broker", State.WRONG, str(error))
         return
     yield from _topics(settings, problems)
     if problems:
@@ -44,7 +44,7 @@ def kafka_findings(flags: Mapping[str, Any], who: Sequence[str]) -> Iterator[Fin
     yield _clock(settings)
 
 
-def _broker(settings: Settings) -> Iterator[Finding]:
+def _broker(settings: Settings) -> Iterator[CaptureFinding]:
     connection = KafkaConnection(settings.bootstrap, settings.kafka)
     try:
         brokers = len(connection.admin.list_topics(timeout=ADMIN_SECONDS_MAX).brokers)
@@ -52,9 +52,9 @@ def _broker(settings: Settings) -> Iterator[Finding]:
         raise connection.failed("listing brokers", error) from error
     finally:
         connection.close()
-    yield Finding("broker", State.OK, f"{brokers} of cluster {settings.cluster} at {settings.bootstrap}")
+    yield CaptureFinding("broker", State.OK, f"{brokers} of cluster {settings.cluster} at {settings.bootstrap}")
     if brokers < settings.replication_factor:
-        yield Finding(
+        yield CaptureFinding(
             "replication factor",
             State.WARNING,
             f"{settings.replication_factor} copies of each control topic need as many brokers, there are {brokers}",
@@ -64,12 +64,12 @@ def _broker(settings: Settings) -> Iterator[Finding]:
         )
 
 
-def _topics(settings: Settings, problems: Sequence[LogError]) -> Iterator[Finding]:
+def _topics(settings: Settings, problems: Sequence[LogError]) -> Iterator[CaptureFinding]:
     if not problems:
-        yield Finding("control topics", State.OK, f"{settings.prefix}…, {number_of(settings.shards, 'shard')}")
+        yield CaptureFinding("control topics", State.OK, f"{settings.prefix}…, {number_of(settings.shards, 'shard')}")
     missing = [problem for problem in problems if isinstance(problem, TopicMissingError)]
     if missing:
-        yield Finding(
+        yield CaptureFinding(
             "control topics",
             State.WRONG,
             str(missing[0]) if len(missing) == 1 else f"{len(missing)} do not exist. The first: {missing[0]}",
@@ -80,22 +80,22 @@ def _topics(settings: Settings, problems: Sequence[LogError]) -> Iterator[Findin
         if problem not in missing:
             says, _, command = str(problem).partition(". Set it with: ")
             fix = command.replace("kafka-configs.sh", f"kafka-configs.sh --bootstrap-server {settings.bootstrap}")
-            yield Finding("control topics", State.WRONG, says, fix=(fix,) if fix else (), fix_in=FixIn.SHELL)
+            yield CaptureFinding("control topics", State.WRONG, says, fix=(fix,) if fix else (), fix_in=FixIn.SHELL)
 
 
-def _rights(settings: Settings, who: Sequence[str]) -> Iterator[Finding]:
+def _rights(settings: Settings, who: Sequence[str]) -> Iterator[CaptureFinding]:
     needed = [grant for grant in grants(settings.cluster, {}, who) if grant.resource is Resource.TOPIC]
     services = " and ".join(who)
     try:
         allowed = _allowed(settings)
     except LogError as error:
-        yield Finding("Kafka rights", State.WRONG, str(error))
+        yield CaptureFinding("Kafka rights", State.WRONG, str(error))
         return
     missing = lacking(needed, allowed)
     if not missing:
-        yield Finding("Kafka rights", State.OK, f"this user may do what {services} needs on the control topics")
+        yield CaptureFinding("Kafka rights", State.OK, f"this user may do what {services} needs on the control topics")
         return
-    yield Finding(
+    yield CaptureFinding(
         "Kafka rights",
         State.WRONG,
         f"this user does not have {', '.join(missing)}, which {services} needs",
@@ -148,26 +148,28 @@ _OPERATIONS: Final = {
 """confluent-kafka's names of operations → those of the table of rights."""
 
 
-def _clock(settings: Settings) -> Finding:
+def _clock(settings: Settings) -> CaptureFinding:
     """Compare this machine's clock with the stamp of the next heartbeat of a service. Writes nothing."""
     connection = KafkaConnection(settings.bootstrap, settings.kafka)
     try:
         heard = next_heartbeat(connection, settings.cluster)
     except (LogError, SourceError) as error:
-        return Finding("clock", State.WARNING, str(error))
+        return CaptureFinding("clock", State.WARNING, str(error))
     finally:
         connection.close()
     if heard is None:
-        return Finding("clock", State.OK, "not compared: no service is running, whose heartbeats the brokers stamp")
+        return CaptureFinding(
+            "clock", State.OK, "not compared: no service is running, whose heartbeats the brokers stamp"
+        )
     return judged_clock(wall_ms() - heard.stamped_ms)
 
 
-def judged_clock(ahead_ms: int) -> Finding:
+def judged_clock(ahead_ms: int) -> CaptureFinding:
     """What it means that this machine's clock is so far ahead of the brokers', or behind if negative."""
     shown = f"{abs(ahead_ms) / 1000:.1f} s {'ahead of' if ahead_ms > 0 else 'behind'} the brokers'"
     if abs(ahead_ms) <= _SKEW_MS_MAX:
-        return Finding("clock", State.OK, shown)
-    return Finding(
+        return CaptureFinding("clock", State.OK, shown)
+    return CaptureFinding(
         "clock",
         State.WRONG,
         shown,

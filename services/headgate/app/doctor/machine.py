@@ -10,7 +10,7 @@ from typing import Final
 
 from headgate.app.extras import has_faust
 from headgate.app.spark_jars import chosen_jars
-from headgate.capture.finding import Finding, FixIn, State
+from headgate.capture.finding import CaptureFinding, FixIn, State
 from headgate.config.settings import Settings, SettingsError
 from headgate.provisioning.artifacts import ArtifactSet, is_fetched, problem_of
 from headgate.provisioning.cache import cache_folder
@@ -33,7 +33,7 @@ _JARS: Final[ArtifactSet] = "spark-kafka"
 _FETCH: Final = "headgate jars fetch"
 
 
-def machine_findings(settings: Settings) -> Iterator[Finding]:
+def machine_findings(settings: Settings) -> Iterator[CaptureFinding]:
     """Every check of this machine, the same for each service, but that only agents need Java, jars and scratch."""
     yield _python()
     yield _java()
@@ -44,22 +44,22 @@ def machine_findings(settings: Settings) -> Iterator[Finding]:
         yield _port("views port", "HEADGATE_VIEWS__PORT", settings.views.bind, settings.views.port)
 
 
-def _python() -> Finding:
+def _python() -> CaptureFinding:
     found = sys.version_info[:2]
     shown = f"{found[0]}.{found[1]} at {sys.executable}"
     first, last = _PYTHONS
     if first <= found <= last:
-        return Finding("Python", State.OK, shown)
-    return Finding(
+        return CaptureFinding("Python", State.OK, shown)
+    return CaptureFinding(
         "Python", State.WRONG, shown, then=f"Install Headgate in a Python {first[0]}.{first[1]} to {last[1]}"
     )
 
 
-def _java() -> Finding:
+def _java() -> CaptureFinding:
     try:
         java = find_java()
     except NoJavaError as error:
-        return Finding(
+        return CaptureFinding(
             "Java",
             State.WRONG,
             str(error),
@@ -69,25 +69,27 @@ def _java() -> Finding:
         )
     shown = f"{java.version} at {java.executable} ({java.origin})"
     if java.version in _JAVAS_TESTED:
-        return Finding("Java", State.OK, shown)
-    return Finding("Java", State.WARNING, f"{shown}. Tested are {' and '.join(map(str, _JAVAS_TESTED))}")
+        return CaptureFinding("Java", State.OK, shown)
+    return CaptureFinding("Java", State.WARNING, f"{shown}. Tested are {' and '.join(map(str, _JAVAS_TESTED))}")
 
 
-def _jars(settings: Settings) -> Finding:
+def _jars(settings: Settings) -> CaptureFinding:
     if settings.spark.jars:
         try:
             jars = chosen_jars(settings.spark.jars)
         except SettingsError as error:
-            return Finding("Spark jars", State.WRONG, str(error), then="Correct HEADGATE_SPARK__JARS")
-        return Finding("Spark jars", State.OK, f"{len(jars)} of HEADGATE_SPARK__JARS")
+            return CaptureFinding("Spark jars", State.WRONG, str(error), then="Correct HEADGATE_SPARK__JARS")
+        return CaptureFinding("Spark jars", State.OK, f"{len(jars)} of HEADGATE_SPARK__JARS")
     try:
         problem = problem_of(_JARS)
     except EmbeddedError as error:
-        return Finding("Spark jars", State.WRONG, str(error), then="Set HEADGATE_CACHE to a folder that can be written")
+        return CaptureFinding(
+            "Spark jars", State.WRONG, str(error), then="Set HEADGATE_CACHE to a folder that can be written"
+        )
     if problem is None:
-        return Finding("Spark jars", State.OK, f"in {cache_folder()}")
+        return CaptureFinding("Spark jars", State.OK, f"in {cache_folder()}")
     if not is_fetched(_JARS):
-        return Finding(
+        return CaptureFinding(
             "Spark jars",
             State.PENDING,
             f"{problem}. The first start of an agent fetches them, from the internet",
@@ -95,39 +97,41 @@ def _jars(settings: Settings) -> Finding:
             fix_in=FixIn.SHELL,
             then="Run it before agents start if they have no internet access or must start at once",
         )
-    return Finding("Spark jars", State.WRONG, problem, fix=(_FETCH,), fix_in=FixIn.SHELL)
+    return CaptureFinding("Spark jars", State.WRONG, problem, fix=(_FETCH,), fix_in=FixIn.SHELL)
 
 
-def _space(settings: Settings) -> Iterator[Finding]:
+def _space(settings: Settings) -> Iterator[CaptureFinding]:
     scratch = Path(settings.spark.scratch or tempfile.gettempdir())
     yield _free("scratch space", scratch, "HEADGATE_SPARK__SCRATCH")
 
 
-def _free(check: str, folder: Path, setting: str) -> Finding:
+def _free(check: str, folder: Path, setting: str) -> CaptureFinding:
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:
-        return Finding(check, State.WRONG, f"{folder}: {error.strerror}", then=f"Create the folder, or set {setting}")
+        return CaptureFinding(
+            check, State.WRONG, f"{folder}: {error.strerror}", then=f"Create the folder, or set {setting}"
+        )
     shown = f"{free / 2**30:.1f} GiB free in {folder}"
     if free >= _SPACE_WARNING:
-        return Finding(check, State.OK, shown)
+        return CaptureFinding(check, State.OK, shown)
     state = State.WRONG if free < _SPACE_WRONG else State.WARNING
-    return Finding(check, state, shown, then=f"Free some, or set {setting} to a folder on a larger disk")
+    return CaptureFinding(check, state, shown, then=f"Free some, or set {setting} to a folder on a larger disk")
 
 
-def _port(check: str, setting: str, bind: str, port: int) -> Finding:
+def _port(check: str, setting: str, bind: str, port: int) -> CaptureFinding:
     if port == 0:
-        return Finding(check, State.OK, "any free one")
+        return CaptureFinding(check, State.OK, "any free one")
     family = socket.AF_INET6 if ":" in bind else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((bind, port))
         except OSError as error:
-            return Finding(
+            return CaptureFinding(
                 check,
                 State.WARNING,
                 f"{bind}:{port}: {error.strerror}",
                 then=f"If that is not a service of Headgate that runs already, set {setting} to another port",
             )
-    return Finding(check, State.OK, f"{bind}:{port} is free")
+    return CaptureFinding(check, State.OK, f"{bind}:{port} is free")

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from headgate.capture.mysql.facts import MysqlFacts, MysqlTable
-from headgate.capture.tables import Column
+from headgate.capture.tables import CapturedColumn
 from headgate.databases.address import Target
 from headgate.databases.errors import DatabaseUnavailableError
 from headgate.databases.faults import Fault
@@ -117,9 +117,9 @@ def _names(text: object) -> tuple[str, ...]:
 
 
 def _tables(session: MysqlSession) -> tuple[MysqlTable, ...]:
-    columns: defaultdict[tuple[str, str], list[Column]] = defaultdict(list)
+    columns: defaultdict[tuple[str, str], list[CapturedColumn]] = defaultdict(list)
     for schema, table, name, kind in session.execute(_COLUMNS):
-        columns[schema, table].append(Column(str(name), str(kind), is_geometry=str(kind) in GEOMETRIES))
+        columns[schema, table].append(CapturedColumn(str(name), str(kind), is_geometry=str(kind) in GEOMETRIES))
     keys, others = _unique_indexes(session)
     found = []
     for schema, table, engine in session.execute(_TABLES):

@@ -4,7 +4,7 @@ from collections import defaultdict
 from typing import Any, Final
 
 from headgate.capture.postgresql.facts import Partition, PostgresFacts, PostgresTable, Publication, Slot
-from headgate.capture.tables import Column
+from headgate.capture.tables import CapturedColumn
 from headgate.databases.address import Target
 from headgate.databases.postgresql.catalogue import NEEDED
 from headgate.databases.postgresql.reading import reading
@@ -151,10 +151,10 @@ def _publications(session: PostgresSession, version: int) -> tuple[Publication, 
 
 def _tables(session: PostgresSession, version: int) -> tuple[PostgresTable, ...]:
     rows: list[tuple[Any, ...]] = session.execute(_TABLES)
-    columns: defaultdict[int, list[Column]] = defaultdict(list)
+    columns: defaultdict[int, list[CapturedColumn]] = defaultdict(list)
     statement = _COLUMNS if version < _COMPUTED_SINCE else _COLUMNS_COMPUTED
     for oid, *column in session.execute(statement, ([row[0] for row in rows],)):
-        columns[oid].append(Column(*column))
+        columns[oid].append(CapturedColumn(*column))
     partitions: defaultdict[int, list[Partition]] = defaultdict(list)
     if version >= _PARTITIONS_SINCE:
         for oid, *partition in session.execute(_PARTITIONS, ([row[0] for row in rows],)):

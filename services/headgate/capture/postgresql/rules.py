@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Final
 
-from headgate.capture.finding import KEYLESS, Finding, State
+from headgate.capture.finding import KEYLESS, CaptureFinding, State
 from headgate.capture.postgresql.facts import PostgresFacts, PostgresTable, Publication, Slot
 from headgate.databases.postgresql.sql import quoted
 from headgate.sources.connector_warnings import FORGOTTEN_ARRAYS, LOST_TYPES, without_length
@@ -31,7 +31,7 @@ _KINDS: Final = {"v": "a view", "m": "a materialized view", "f": "a foreign tabl
 
 def postgresql_findings(
     facts: PostgresFacts, tables: Sequence[PostgresTable], *, publication: str, slot: str
-) -> list[Finding]:
+) -> list[CaptureFinding]:
     """Every check, in the order in which a new source is set up."""
     return [
         *_server(facts),
@@ -43,22 +43,24 @@ def postgresql_findings(
     ]
 
 
-def _server(facts: PostgresFacts) -> Iterator[Finding]:
+def _server(facts: PostgresFacts) -> Iterator[CaptureFinding]:
     shown = f"{facts.version // 10_000}.{facts.version % 10_000}"
     if facts.version < OLDEST:
-        yield Finding("version", State.WRONG, f"{shown} has no pgoutput", then="Upgrade to PostgreSQL 10 or later")
+        yield CaptureFinding(
+            "version", State.WRONG, f"{shown} has no pgoutput", then="Upgrade to PostgreSQL 10 or later"
+        )
     elif facts.is_standby and facts.version < _STANDBYS:
-        yield Finding(
+        yield CaptureFinding(
             "version", State.WRONG, f"{shown}, a standby, which cannot decode", then="Give the address of the primary"
         )
     elif facts.is_standby:
-        yield Finding("version", State.WARNING, f"{shown}, a standby. Its slots end when it is promoted")
+        yield CaptureFinding("version", State.WARNING, f"{shown}, a standby. Its slots end when it is promoted")
     else:
-        yield Finding("version", State.OK, shown)
+        yield CaptureFinding("version", State.OK, shown)
     if facts.wal_level == "logical":
-        yield Finding("wal_level", State.OK, "logical")
+        yield CaptureFinding("wal_level", State.OK, "logical")
     else:
-        yield Finding(
+        yield CaptureFinding(
             "wal_level",
             State.WRONG,
             f"{facts.wal_level}: the log does not have what logical decoding needs",
@@ -67,7 +69,7 @@ def _server(facts: PostgresFacts) -> Iterator[Finding]:
         )
 
 
-def _slots(facts: PostgresFacts, name: str) -> Iterator[Finding]:
+def _slots(facts: PostgresFacts, name: str) -> Iterator[CaptureFinding]:
     known = {slot.name: slot for slot in facts.slots}
     yield from _room("max_replication_slots", facts.slots_max, len(facts.slots), is_there=name in known)
     is_sending = name in known and known[name].is_active
@@ -75,7 +77,7 @@ def _slots(facts: PostgresFacts, name: str) -> Iterator[Finding]:
     yield _slot(facts, name, known.get(name))
     for slot in facts.slots:
         if slot.name != name and not slot.is_active and (slot.retained_bytes or 0) > _RETAINED_BYTES_MAX:
-            yield Finding(
+            yield CaptureFinding(
                 "slot",
                 State.WARNING,
                 f"no client reads it, and it retains {(slot.retained_bytes or 0) / 2**30:.1f} GiB of WAL",
@@ -85,11 +87,11 @@ def _slots(facts: PostgresFacts, name: str) -> Iterator[Finding]:
             )
 
 
-def _room(setting: str, most: int, used: int, *, is_there: bool) -> Iterator[Finding]:
+def _room(setting: str, most: int, used: int, *, is_there: bool) -> Iterator[CaptureFinding]:
     if used < most or is_there:
-        yield Finding(setting, State.OK, f"{used} of {most} in use")
+        yield CaptureFinding(setting, State.OK, f"{used} of {most} in use")
     else:
-        yield Finding(
+        yield CaptureFinding(
             setting,
             State.WRONG,
             f"all {most} are in use, and the connector needs one",
@@ -98,12 +100,12 @@ def _room(setting: str, most: int, used: int, *, is_there: bool) -> Iterator[Fin
         )
 
 
-def _slot(facts: PostgresFacts, name: str, slot: Slot | None) -> Finding:
+def _slot(facts: PostgresFacts, name: str, slot: Slot | None) -> CaptureFinding:
     if slot is None:
-        return Finding("slot", State.OK, _NO_SLOT, name)
+        return CaptureFinding("slot", State.OK, _NO_SLOT, name)
     if slot.plugin != "pgoutput" or slot.database != facts.database:
         what = "is a physical slot" if slot.plugin is None else f"decodes {slot.database} by {slot.plugin}"
-        return Finding(
+        return CaptureFinding(
             "slot",
             State.WRONG,
             f"{what}, so the connector cannot use it",
@@ -111,7 +113,7 @@ def _slot(facts: PostgresFacts, name: str, slot: Slot | None) -> Finding:
             then="Choose another name with --slot, and as the connector's slot.name",
         )
     if slot.wal_status == _LOST:
-        return Finding(
+        return CaptureFinding(
             "slot",
             State.WRONG,
             "the server has removed WAL that it had yet to send",
@@ -119,7 +121,7 @@ def _slot(facts: PostgresFacts, name: str, slot: Slot | None) -> Finding:
             fix=(_dropped(name),),
             then="Let the connector take a new snapshot",
         )
-    return Finding(
+    return CaptureFinding(
         "slot", State.OK, "in use by a connector" if slot.is_active else "exists, and no client reads it", name
     )
 
@@ -135,12 +137,12 @@ def _dropped(slot: str) -> str:
     return f"SELECT pg_drop_replication_slot('{slot}');"
 
 
-def _user(facts: PostgresFacts, tables: Iterable[PostgresTable]) -> Iterator[Finding]:
+def _user(facts: PostgresFacts, tables: Iterable[PostgresTable]) -> Iterator[CaptureFinding]:
     role = quoted(facts.user)
     if facts.replication_grant is None:
-        yield Finding("replication", State.OK, "may open replication connections", facts.user)
+        yield CaptureFinding("replication", State.OK, "may open replication connections", facts.user)
     else:
-        yield Finding(
+        yield CaptureFinding(
             "replication",
             State.WRONG,
             "may not open replication connections",
@@ -153,19 +155,21 @@ def _user(facts: PostgresFacts, tables: Iterable[PostgresTable]) -> Iterator[Fin
     fix += [f"GRANT SELECT ON {quoted(table.schema, table.table)} TO {role};" for table in closed]
     if closed:
         names = ", ".join(table.name for table in closed)
-        yield Finding("select", State.WRONG, f"may not read {names}, which a snapshot does", facts.user, tuple(fix))
+        yield CaptureFinding(
+            "select", State.WRONG, f"may not read {names}, which a snapshot does", facts.user, tuple(fix)
+        )
     else:
-        yield Finding("select", State.OK, "may read every table", facts.user)
+        yield CaptureFinding("select", State.OK, "may read every table", facts.user)
 
 
-def _publication(facts: PostgresFacts, tables: Sequence[PostgresTable], name: str) -> Iterator[Finding]:
+def _publication(facts: PostgresFacts, tables: Sequence[PostgresTable], name: str) -> Iterator[CaptureFinding]:
     needs_root = any(table.is_partitioned for table in tables) and facts.version >= _ROOTS
     listed = ", ".join(quoted(table.schema, table.table) for table in tables)
     found = next((each for each in facts.publications if each.name == name), None)
     if found is None:
         root = " WITH (publish_via_partition_root = true)" if needs_root else ""
         what = f"FOR TABLE {listed}{root}" if tables else "FOR ALL TABLES"
-        yield Finding(
+        yield CaptureFinding(
             "publication",
             State.WRONG,
             "does not exist",
@@ -177,7 +181,7 @@ def _publication(facts: PostgresFacts, tables: Sequence[PostgresTable], name: st
     missing = [table for table in tables if not _has(found, table)]
     if missing:
         listed = ", ".join(quoted(table.schema, table.table) for table in missing)
-        yield Finding(
+        yield CaptureFinding(
             "publication",
             State.WRONG,
             f"does not publish {', '.join(table.name for table in missing)}",
@@ -186,10 +190,10 @@ def _publication(facts: PostgresFacts, tables: Sequence[PostgresTable], name: st
         )
     filtered = [table.name for table in tables if (table.schema, table.table) in found.filtered]
     if filtered:
-        yield Finding("publication", State.WARNING, f"publishes only some rows of {', '.join(filtered)}", name)
+        yield CaptureFinding("publication", State.WARNING, f"publishes only some rows of {', '.join(filtered)}", name)
 
 
-def _publishes(found: Publication, *, needs_root: bool) -> Iterator[Finding]:
+def _publishes(found: Publication, *, needs_root: bool) -> Iterator[CaptureFinding]:
     fix = []
     lacking = [word for word in _OPERATIONS if word not in found.operations]
     if lacking:
@@ -197,21 +201,21 @@ def _publishes(found: Publication, *, needs_root: bool) -> Iterator[Finding]:
     if needs_root and not found.via_root:
         fix.append(f"ALTER PUBLICATION {quoted(found.name)} SET (publish_via_partition_root = true);")
     if not fix:
-        yield Finding("publication", State.OK, "publishes inserts, updates and deletes", found.name)
+        yield CaptureFinding("publication", State.OK, "publishes inserts, updates and deletes", found.name)
         return
     says = [f"does not publish {' and '.join(f'{word}s' for word in lacking)}"] if lacking else []
     says += ["publishes partitions as tables of their own"] if needs_root and not found.via_root else []
-    yield Finding("publication", State.WRONG, ", and ".join(says), found.name, fix=tuple(fix))
+    yield CaptureFinding("publication", State.WRONG, ", and ".join(says), found.name, fix=tuple(fix))
 
 
 def _has(publication: Publication, table: PostgresTable) -> bool:
     return publication.all_tables or (table.schema, table.table) in publication.tables
 
 
-def _table(table: PostgresTable) -> Iterator[Finding]:
+def _table(table: PostgresTable) -> Iterator[CaptureFinding]:
     name = table.name
     if table.kind in _KINDS:
-        yield Finding(
+        yield CaptureFinding(
             "table",
             State.WRONG,
             f"is {_KINDS[table.kind]}, which has no changes of its own",
@@ -224,13 +228,13 @@ def _table(table: PostgresTable) -> Iterator[Finding]:
         *_identity(table, name),
         *_types(table, name),
     ]
-    yield from problems or [Finding("table", State.OK, table.shown_key, name)]
+    yield from problems or [CaptureFinding("table", State.OK, table.shown_key, name)]
 
 
-def _unlogged(table: PostgresTable, name: str) -> Iterator[Finding]:
+def _unlogged(table: PostgresTable, name: str) -> Iterator[CaptureFinding]:
     found = [each for each in table.parts if each.is_unlogged]
     if found:
-        yield Finding(
+        yield CaptureFinding(
             "table",
             State.WRONG,
             "is unlogged, so its changes are not in the log",
@@ -239,7 +243,7 @@ def _unlogged(table: PostgresTable, name: str) -> Iterator[Finding]:
         )
 
 
-def _identity(table: PostgresTable, name: str) -> Iterator[Finding]:
+def _identity(table: PostgresTable, name: str) -> Iterator[CaptureFinding]:
     """What updates and deletes contain of their former row: enough to find it."""
     if table.key:
         kinds = {"n": "is NOTHING", "i": "is an index that need not be the key"}
@@ -247,18 +251,18 @@ def _identity(table: PostgresTable, name: str) -> Iterator[Finding]:
         fix = _to_set(table, "DEFAULT", kinds)
         if fix:
             says += ", so updates and deletes do not contain the key of their row"
-            yield Finding("replica identity", State.WRONG, says, name, fix=fix)
+            yield CaptureFinding("replica identity", State.WRONG, says, name, fix=fix)
     elif table.unique_index is not None:
         fix = _to_set(table, "FULL", "dn")
         if fix and not table.partitions:
             fix = _to_set(table, f"USING INDEX {quoted(table.unique_index)}", "dn")
         if fix:
             says = f"is not that of {table.unique_index}, so {_REFUSED}"
-            yield Finding("replica identity", State.WRONG, says, name, fix=fix)
+            yield CaptureFinding("replica identity", State.WRONG, says, name, fix=fix)
     else:
         fix = _to_set(table, "FULL", "din")
         says = "has none, so updates and deletes do not identify their row" + (f", and {_REFUSED}" if fix else "")
-        yield Finding("primary key", State.WRONG if fix else State.WARNING, says, name, fix=fix, then=KEYLESS)
+        yield CaptureFinding("primary key", State.WRONG if fix else State.WARNING, says, name, fix=fix, then=KEYLESS)
 
 
 _REFUSED: Final = "PostgreSQL refuses updates and deletes once the table is published"
@@ -270,15 +274,15 @@ def _to_set(table: PostgresTable, identity: str, wrong: Container[str]) -> tuple
     return tuple(f"ALTER TABLE {quoted(each.schema, each.table)} REPLICA IDENTITY {identity};" for each in found)
 
 
-def _types(table: PostgresTable, name: str) -> Iterator[Finding]:
+def _types(table: PostgresTable, name: str) -> Iterator[CaptureFinding]:
     kinds = {column.name: without_length(column.type) for column in table.columns}
     lost = [f"{column} ({kind})" for column, kind in kinds.items() if kind in LOST_TYPES]
     if lost:
-        yield Finding("column types", State.WARNING, f"the connector does not write {', '.join(lost)}", name)
+        yield CaptureFinding("column types", State.WARNING, f"the connector does not write {', '.join(lost)}", name)
     forgotten = [f"{column} ({kind})" for column, kind in kinds.items() if kind in FORGOTTEN_ARRAYS]
     fix = _to_set(table, "FULL", "din")
     if forgotten and fix:
-        yield Finding(
+        yield CaptureFinding(
             "column types",
             State.WARNING,
             f"an UPDATE that does not touch a large array sets it to NULL: {', '.join(forgotten)}",

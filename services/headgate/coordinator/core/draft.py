@@ -20,10 +20,10 @@ from headgate.runtime import draft
 from headgate.runtime.draft import timer_name
 from headgate.runtime.machine import Now
 
-__all__ = ["Draft"]
+__all__ = ["CoordinatorDraft"]
 
 
-class Draft(draft.Draft[CoordinatorState, TermMemory]):
+class CoordinatorDraft(draft.Draft[CoordinatorState, TermMemory]):
     """Facts and effects of one decision (runtime/draft.py)."""
 
     def __init__(self, state: CoordinatorState, term: TermMemory, now: Now) -> None:

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Final
 
 from headgate.coordinator.core import requests
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.coordinator.core.feeds import acceptance, checkpoint, discovery, feed_lifecycle
 from headgate.coordinator.core.scheduling import relocation
 from headgate.coordinator.core.scheduling.rounds import run_round
@@ -50,7 +50,7 @@ def decide(state: CoordinatorState, given: Any, now: Now, schedulers: Sequence[S
         state.term = TermMemory(given.owner_rev)
     if state.term is None:
         raise NoTermError(given)
-    draft = Draft(state, state.term, now)
+    draft = CoordinatorDraft(state, state.term, now)
     match given:
         case TermBegan():
             start_counting(state)
@@ -71,7 +71,7 @@ def decide(state: CoordinatorState, given: Any, now: Now, schedulers: Sequence[S
     return _finish(draft, schedulers)
 
 
-def _on_record(draft: Draft, delivery: Delivery) -> None:
+def _on_record(draft: CoordinatorDraft, delivery: Delivery) -> None:
     key, value = delivery.key, delivery.value
     is_open = draft.term.is_open
     match key:
@@ -104,7 +104,7 @@ def _on_record(draft: Draft, delivery: Delivery) -> None:
             pass
 
 
-def _on_timer(draft: Draft, name: str) -> None:
+def _on_timer(draft: CoordinatorDraft, name: str) -> None:
     purpose = draft.term.timers.pop(name, None)
     if purpose is None:
         return
@@ -114,24 +114,24 @@ def _on_timer(draft: Draft, name: str) -> None:
     rule(draft, purpose.subject)
 
 
-def _end_barrier(draft: Draft, _subject: Any) -> None:
+def _end_barrier(draft: CoordinatorDraft, _subject: Any) -> None:
     if not draft.term.is_open:
         _open(draft)
 
 
-def _weigh(draft: Draft, _subject: Any) -> None:
+def _weigh(draft: CoordinatorDraft, _subject: Any) -> None:
     draft.term.loads.is_due = True
 
 
-def _even_out(draft: Draft, _subject: Any) -> None:
+def _even_out(draft: CoordinatorDraft, _subject: Any) -> None:
     draft.term.is_even_due = True
 
 
-def _write_checkpoint(draft: Draft, name: str) -> None:
+def _write_checkpoint(draft: CoordinatorDraft, name: str) -> None:
     feed_lifecycle.conclude(draft, name, checkpoint.write(draft, name))
 
 
-TIMERS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
+TIMERS: Final[Mapping[str, Callable[[CoordinatorDraft, Any], None]]] = {
     "barrier": _end_barrier,
     "prepare": deadlines.expire_prepare,
     "start": deadlines.expire_starts,
@@ -157,7 +157,7 @@ TIMERS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
 """The rule of each kind of timer; the round of scheduling that follows every input is part of it."""
 
 
-def _open(draft: Draft) -> None:
+def _open(draft: CoordinatorDraft) -> None:
     """The barrier is over: review everything once, as the last owner would have done bit by bit."""
     draft.term.is_open = True
     draft.term.awaited.clear()
@@ -170,7 +170,7 @@ def _open(draft: Draft) -> None:
     requests.catch_up(draft)
 
 
-def _finish(draft: Draft, schedulers: Sequence[Scheduler]) -> Decision:
+def _finish(draft: CoordinatorDraft, schedulers: Sequence[Scheduler]) -> Decision:
     if draft.term.is_open:
         run_round(draft, schedulers)
         relocation.settle(draft)

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.records.control import FeedRecorded, FeedState, OutcomeStatus, WantedState
 from headgate.records.keys import FeedKey
 from headgate.records.levels import level_of
@@ -20,19 +20,21 @@ FINISHED_ADVICE: Final = (
 """What can be done with a feed that has reached its target."""
 
 
-def refuse(draft: Draft, request: str, reason: str) -> None:
+def refuse(draft: CoordinatorDraft, request: str, reason: str) -> None:
     """Refuse a request: nothing was changed, and why. A request that was accepted earlier can still be refused."""
     draft.settle(request, OutcomeStatus.REFUSED, reason)
 
 
-def supersede(draft: Draft, feed: FeedRecorded, request: str) -> None:
+def supersede(draft: CoordinatorDraft, feed: FeedRecorded, request: str) -> None:
     """Settle the request that is under way as superseded by another one."""
     outcome = None if feed.request is None else draft.outcome(feed.request)
     if outcome is not None and outcome.status is OutcomeStatus.ACCEPTED:
         draft.settle(feed.request, OutcomeStatus.FAILED, f"superseded by request {request}")
 
 
-def change_wish(draft: Draft, name: str, feed: FeedRecorded, wanted: WantedState, request: str | None) -> None:
+def change_wish(
+    draft: CoordinatorDraft, name: str, feed: FeedRecorded, wanted: WantedState, request: str | None
+) -> None:
     """Record the desired state of the feed, and review its spans next. ``request`` is None if no operator asked."""
     changed = replace(
         feed,
@@ -50,7 +52,7 @@ def change_wish(draft: Draft, name: str, feed: FeedRecorded, wanted: WantedState
     draft.set_timer("schedule", "", 0.0)
 
 
-def waits_for_upgrade(draft: Draft, record: msgspec.Struct) -> str | None:
+def waits_for_upgrade(draft: CoordinatorDraft, record: msgspec.Struct) -> str | None:
     """Why this cannot be recorded yet: not every live process could read it (docs/adr/0008). None if it can."""
     state, needed = draft.state, level_of(record)
     if needed <= state.level:
@@ -60,7 +62,7 @@ def waits_for_upgrade(draft: Draft, record: msgspec.Struct) -> str | None:
     return f"this waits for the upgrade of {who}: the log is written at schema level {state.level}, it needs {needed}"
 
 
-def no_such_feed(draft: Draft, name: str) -> str:
+def no_such_feed(draft: CoordinatorDraft, name: str) -> str:
     """The reason, with the names of the existing feeds."""
     known = shown_names(sorted(draft.state.feeds)) or "none"
     return coded(NOT_FOUND, f"feed {name!r} does not exist; existing feeds: {known}")
@@ -72,7 +74,7 @@ def no_such_table(feed: FeedRecorded, name: str, table: str | None) -> str:
     return coded(NOT_FOUND, f"feed {name!r} has no table {table!r}; its tables: {known}")
 
 
-def no_such_agent(draft: Draft, agent: str | None) -> str:
+def no_such_agent(draft: CoordinatorDraft, agent: str | None) -> str:
     """The reason, with the names of the live agents."""
     live = {session[0] for session in draft.state.index.live.in_order() if draft.is_live(session)}
     known = shown_names(sorted(live)) or "none"

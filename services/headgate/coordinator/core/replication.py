@@ -48,7 +48,7 @@ from headgate.records.control import Assignment, Epoch, OutcomeStatus, Replicati
 from headgate.runtime.table import UnknownTransitionError, read_grid
 
 
-class Phase(StrEnum):
+class SpanPhase(StrEnum):
     """A ReplicationState, with the forms that respond differently told apart."""
 
     ABSENT = "absent"
@@ -60,7 +60,7 @@ class Phase(StrEnum):
     ORPHANED = "orphaned"
 
 
-class Signal(StrEnum):
+class SpanSignal(StrEnum):
     """What can happen to a set: commands, valid reports of the role holders, losses, a deadline."""
 
     ADD = "add"
@@ -82,7 +82,7 @@ class Signal(StrEnum):
     SECONDARY_LOST = "secondary_lost"
 
 
-class Action(StrEnum):
+class SpanAction(StrEnum):
     """How the owner responds to a signal; each is one function below."""
 
     NEVER = "never"
@@ -131,7 +131,7 @@ secondary_lost         -            abandon_move   reappoint      -        -    
 """The whole machine, ``-`` for never and ``.`` for wait."""
 
 
-TRANSITIONS: Final = read_grid(_TABLE, Phase, Signal, Action, {"-": Action.NEVER, ".": Action.WAIT})
+TRANSITIONS: Final = read_grid(_TABLE, SpanPhase, SpanSignal, SpanAction, {"-": SpanAction.NEVER, ".": SpanAction.WAIT})
 """(phase, signal) → action, for every pair."""
 
 
@@ -151,7 +151,7 @@ class Cause(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-class Step(msgspec.Struct, frozen=True):
+class ActionResult(msgspec.Struct, frozen=True):
     """The result of an action: the new record, and the outcome of the operator's move under way, if it ended."""
 
     record: SpanDispatched
@@ -160,16 +160,16 @@ class Step(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-def phase(record: SpanDispatched) -> Phase:
+def phase(record: SpanDispatched) -> SpanPhase:
     """The phase of a record."""
     if record.state is ReplicationState.COMMIT and record.secondary is not None:
-        return Phase.HANDOVER
+        return SpanPhase.HANDOVER
     if record.state is ReplicationState.REMOVING and record.primary is None:
-        return Phase.ORPHANED
-    return Phase(record.state.value)
+        return SpanPhase.ORPHANED
+    return SpanPhase(record.state.value)
 
 
-def apply(record: SpanDispatched, signal: Signal, cause: Cause, action: Action | None = None) -> Step:
+def apply(record: SpanDispatched, signal: SpanSignal, cause: Cause, action: SpanAction | None = None) -> ActionResult:
     """The step to which ``signal`` leads from ``record``; ``action`` overrides the table's (undetermined rule)."""
     chosen = action or TRANSITIONS[phase(record), signal]
     make = ACTIONS.get(chosen)
@@ -188,42 +188,42 @@ def _holder(role: Assignment | None) -> tuple[str, str] | None:
     return None if role is None else (role.agent, role.session)
 
 
-def _ended_move(record: SpanDispatched, changed: SpanDispatched, status: OutcomeStatus, reason: str) -> Step:
+def _ended_move(record: SpanDispatched, changed: SpanDispatched, status: OutcomeStatus, reason: str) -> ActionResult:
     if record.moving_request is None:
-        return Step(changed)
-    return Step(replace(changed, moving_request=None), record.moving_request, status, reason)
+        return ActionResult(changed)
+    return ActionResult(replace(changed, moving_request=None), record.moving_request, status, reason)
 
 
-def _wait(record: SpanDispatched, _cause: Cause) -> Step:
-    return Step(record)
+def _wait(record: SpanDispatched, _cause: Cause) -> ActionResult:
+    return ActionResult(record)
 
 
-def _appoint(record: SpanDispatched, cause: Cause) -> Step:
+def _appoint(record: SpanDispatched, cause: Cause) -> ActionResult:
     role = _give(cause, cause.target)
     changed = replace(record, owner_rev=cause.owner_rev, state=ReplicationState.COMMIT, primary=role, sealed=False)
-    return Step(changed)
+    return ActionResult(changed)
 
 
-def _appoint_closer(record: SpanDispatched, cause: Cause) -> Step:
-    return Step(replace(record, owner_rev=cause.owner_rev, primary=_give(cause, cause.target)))
+def _appoint_closer(record: SpanDispatched, cause: Cause) -> ActionResult:
+    return ActionResult(replace(record, owner_rev=cause.owner_rev, primary=_give(cause, cause.target)))
 
 
-def _begin_move(record: SpanDispatched, cause: Cause) -> Step:
+def _begin_move(record: SpanDispatched, cause: Cause) -> ActionResult:
     role = _give(cause, cause.target)
     changed = replace(
         record, owner_rev=cause.owner_rev, state=ReplicationState.PREPARE, secondary=role, moving_request=cause.request
     )
-    return Step(changed)
+    return ActionResult(changed)
 
 
-def _hand_over(record: SpanDispatched, cause: Cause) -> Step:
-    return Step(replace(record, owner_rev=cause.owner_rev, state=ReplicationState.COMMIT))
+def _hand_over(record: SpanDispatched, cause: Cause) -> ActionResult:
+    return ActionResult(replace(record, owner_rev=cause.owner_rev, state=ReplicationState.COMMIT))
 
 
-def _promote(record: SpanDispatched, cause: Cause) -> Step:
+def _promote(record: SpanDispatched, cause: Cause) -> ActionResult:
     role = _give(cause, _holder(record.secondary))
     changed = replace(record, owner_rev=cause.owner_rev, state=ReplicationState.COMMIT, primary=role, secondary=None)
-    return Step(changed)
+    return ActionResult(changed)
 
 
 def _failed(record: SpanDispatched, cause: Cause) -> SpanDispatched:
@@ -234,96 +234,96 @@ def _failed(record: SpanDispatched, cause: Cause) -> SpanDispatched:
     )
 
 
-def _promote_failed(record: SpanDispatched, cause: Cause) -> Step:
+def _promote_failed(record: SpanDispatched, cause: Cause) -> ActionResult:
     return _promote(_failed(record, cause), cause)
 
 
-def _settle(record: SpanDispatched, cause: Cause) -> Step:
+def _settle(record: SpanDispatched, cause: Cause) -> ActionResult:
     changed = replace(record, owner_rev=cause.owner_rev, state=ReplicationState.REPLICATING)
     where = record.primary.agent if record.primary else "nobody"
     before = f"; on the way: {record.last_error}" if record.failures else ""
     return _ended_move(record, changed, OutcomeStatus.DONE, f"replicating on {where}{before}")
 
 
-def _abandon_move(record: SpanDispatched, cause: Cause) -> Step:
+def _abandon_move(record: SpanDispatched, cause: Cause) -> ActionResult:
     changed = replace(record, owner_rev=cause.owner_rev, state=ReplicationState.REPLICATING, secondary=None)
     return _ended_move(record, changed, OutcomeStatus.FAILED, cause.reason)
 
 
-def _reappoint(record: SpanDispatched, cause: Cause) -> Step:
+def _reappoint(record: SpanDispatched, cause: Cause) -> ActionResult:
     role = _give(cause, _holder(record.primary))
     changed = replace(record, owner_rev=cause.owner_rev, primary=role, secondary=None)
     return _ended_move(record, changed, OutcomeStatus.FAILED, cause.reason)
 
 
-def _vacate(record: SpanDispatched, cause: Cause, *, sealed: bool) -> Step:
+def _vacate(record: SpanDispatched, cause: Cause, *, sealed: bool) -> ActionResult:
     changed = replace(
         record, owner_rev=cause.owner_rev, state=ReplicationState.ABSENT, primary=None, secondary=None, sealed=sealed
     )
     return _ended_move(record, changed, OutcomeStatus.FAILED, cause.reason)
 
 
-def _lose(record: SpanDispatched, cause: Cause) -> Step:
+def _lose(record: SpanDispatched, cause: Cause) -> ActionResult:
     return _vacate(record, cause, sealed=False)
 
 
-def _release(record: SpanDispatched, cause: Cause) -> Step:
+def _release(record: SpanDispatched, cause: Cause) -> ActionResult:
     return _vacate(record, cause, sealed=True)
 
 
-def _seal_closed(record: SpanDispatched, cause: Cause) -> Step:
+def _seal_closed(record: SpanDispatched, cause: Cause) -> ActionResult:
     # The requested state has been reached, so a later resume starts with a clean slate.
     return _vacate(replace(record, failures=0, last_error=None), cause, sealed=True)
 
 
-def _fail(record: SpanDispatched, cause: Cause) -> Step:
+def _fail(record: SpanDispatched, cause: Cause) -> ActionResult:
     return _vacate(_failed(record, cause), cause, sealed=False)
 
 
-def _reset(record: SpanDispatched, cause: Cause) -> Step:
+def _reset(record: SpanDispatched, cause: Cause) -> ActionResult:
     if not record.failures:
-        return Step(record)
-    return Step(replace(record, owner_rev=cause.owner_rev, failures=0, last_error=None))
+        return ActionResult(record)
+    return ActionResult(replace(record, owner_rev=cause.owner_rev, failures=0, last_error=None))
 
 
-def _close(record: SpanDispatched, cause: Cause) -> Step:
+def _close(record: SpanDispatched, cause: Cause) -> ActionResult:
     changed = replace(record, owner_rev=cause.owner_rev, state=ReplicationState.REMOVING, secondary=None)
     return _ended_move(record, changed, OutcomeStatus.FAILED, cause.reason)
 
 
-def _close_absent(record: SpanDispatched, cause: Cause) -> Step:
+def _close_absent(record: SpanDispatched, cause: Cause) -> ActionResult:
     if record.sealed:
-        return Step(record)
-    return Step(replace(record, owner_rev=cause.owner_rev, state=ReplicationState.REMOVING, failures=0))
+        return ActionResult(record)
+    return ActionResult(replace(record, owner_rev=cause.owner_rev, state=ReplicationState.REMOVING, failures=0))
 
 
-def _orphan(record: SpanDispatched, cause: Cause) -> Step:
-    return Step(replace(record, owner_rev=cause.owner_rev, primary=None))
+def _orphan(record: SpanDispatched, cause: Cause) -> ActionResult:
+    return ActionResult(replace(record, owner_rev=cause.owner_rev, primary=None))
 
 
-def _fail_closing(record: SpanDispatched, cause: Cause) -> Step:
+def _fail_closing(record: SpanDispatched, cause: Cause) -> ActionResult:
     return _orphan(_failed(record, cause), cause)
 
 
-ACTIONS: Final[dict[Action, Callable[[SpanDispatched, Cause], Step]]] = {
-    Action.WAIT: _wait,
-    Action.APPOINT: _appoint,
-    Action.APPOINT_CLOSER: _appoint_closer,
-    Action.BEGIN_MOVE: _begin_move,
-    Action.HAND_OVER: _hand_over,
-    Action.PROMOTE: _promote,
-    Action.PROMOTE_FAILED: _promote_failed,
-    Action.SETTLE: _settle,
-    Action.ABANDON_MOVE: _abandon_move,
-    Action.REAPPOINT: _reappoint,
-    Action.WITHDRAW: _lose,
-    Action.RELEASE: _release,
-    Action.SEAL_CLOSED: _seal_closed,
-    Action.LOSE: _lose,
-    Action.FAIL: _fail,
-    Action.RESET: _reset,
-    Action.CLOSE: _close,
-    Action.CLOSE_ABSENT: _close_absent,
-    Action.ORPHAN: _orphan,
-    Action.FAIL_CLOSING: _fail_closing,
+ACTIONS: Final[dict[SpanAction, Callable[[SpanDispatched, Cause], ActionResult]]] = {
+    SpanAction.WAIT: _wait,
+    SpanAction.APPOINT: _appoint,
+    SpanAction.APPOINT_CLOSER: _appoint_closer,
+    SpanAction.BEGIN_MOVE: _begin_move,
+    SpanAction.HAND_OVER: _hand_over,
+    SpanAction.PROMOTE: _promote,
+    SpanAction.PROMOTE_FAILED: _promote_failed,
+    SpanAction.SETTLE: _settle,
+    SpanAction.ABANDON_MOVE: _abandon_move,
+    SpanAction.REAPPOINT: _reappoint,
+    SpanAction.WITHDRAW: _lose,
+    SpanAction.RELEASE: _release,
+    SpanAction.SEAL_CLOSED: _seal_closed,
+    SpanAction.LOSE: _lose,
+    SpanAction.FAIL: _fail,
+    SpanAction.RESET: _reset,
+    SpanAction.CLOSE: _close,
+    SpanAction.CLOSE_ABSENT: _close_absent,
+    SpanAction.ORPHAN: _orphan,
+    SpanAction.FAIL_CLOSING: _fail_closing,
 }

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.coordinator.core.feeds import acceptance, discovery
 from headgate.coordinator.core.feeds.feed_lifecycle import spans_of
 from headgate.coordinator.core.outcomes import (
@@ -43,7 +43,7 @@ from headgate.records.name_lists import number_of
 from headgate.runtime.machine import ResignOwner
 
 
-def answer_request(draft: Draft, request: str) -> None:
+def answer_request(draft: CoordinatorDraft, request: str) -> None:
     """Process a request without an outcome."""
     placed = draft.state.requests.get(request)
     if placed is None or draft.outcome(request) is not None:
@@ -52,7 +52,7 @@ def answer_request(draft: Draft, request: str) -> None:
     _ANSWERS[requested.kind](draft, request, requested)
 
 
-def forget_outcome(draft: Draft, request: str) -> None:
+def forget_outcome(draft: CoordinatorDraft, request: str) -> None:
     """Delete the outcome of a request that the operator has deleted."""
     relocation.take_back(draft, request)
     copying.take_back(draft, request)
@@ -61,7 +61,7 @@ def forget_outcome(draft: Draft, request: str) -> None:
         draft.put(OutcomeKey(request), None)
 
 
-def catch_up(draft: Draft) -> None:
+def catch_up(draft: CoordinatorDraft) -> None:
     """Once a new owner's barrier is over: finish what the previous owner has left undone."""
     state = draft.state
     for request in sorted(set(state.outcomes) - set(state.requests)):
@@ -77,7 +77,7 @@ def catch_up(draft: Draft) -> None:
     draft.feeds_touched.update(state.feeds)
 
 
-def _take_up(draft: Draft, request: str, requested: OperationRequested) -> None:
+def _take_up(draft: CoordinatorDraft, request: str, requested: OperationRequested) -> None:
     """Resume what an earlier owner has accepted; everything else is in the records of feeds and spans."""
     match requested.kind:
         case OperationKind.CREATE_FEED | OperationKind.UPDATE_FEED | OperationKind.RESUME_FEED:
@@ -98,7 +98,7 @@ def _take_up(draft: Draft, request: str, requested: OperationRequested) -> None:
             pass
 
 
-def _want(draft: Draft, request: str, requested: OperationRequested, wanted: WantedState) -> None:
+def _want(draft: CoordinatorDraft, request: str, requested: OperationRequested, wanted: WantedState) -> None:
     feed = draft.feed(requested.feed)
     if feed is None:
         return refuse(draft, request, no_such_feed(draft, requested.feed))
@@ -117,7 +117,7 @@ def _want(draft: Draft, request: str, requested: OperationRequested, wanted: Wan
     return None
 
 
-def _abandon(draft: Draft, request: str, requested: OperationRequested, feed: FeedRecorded) -> None:
+def _abandon(draft: CoordinatorDraft, request: str, requested: OperationRequested, feed: FeedRecorded) -> None:
     """Remove a feed without its sink, even one that is already being removed and cannot be sealed."""
     changed = replace(feed, abandoned=True)
     reason = waits_for_upgrade(draft, changed)
@@ -129,7 +129,7 @@ def _abandon(draft: Draft, request: str, requested: OperationRequested, feed: Fe
     return None
 
 
-def _resume(draft: Draft, request: str, requested: OperationRequested) -> None:
+def _resume(draft: CoordinatorDraft, request: str, requested: OperationRequested) -> None:
     feed = draft.feed(requested.feed)
     if feed is None:
         return refuse(draft, request, no_such_feed(draft, requested.feed))
@@ -157,12 +157,12 @@ def _resume(draft: Draft, request: str, requested: OperationRequested) -> None:
     return None
 
 
-def _waits_after_failure(draft: Draft, key: SpanKey) -> bool:
+def _waits_after_failure(draft: CoordinatorDraft, key: SpanKey) -> bool:
     record = draft.span(key)
     return record is not None and record.state is ReplicationState.ABSENT and record.failures > 0
 
 
-def _move(draft: Draft, request: str, requested: OperationRequested) -> None:
+def _move(draft: CoordinatorDraft, request: str, requested: OperationRequested) -> None:
     feed = draft.feed(requested.feed)
     if feed is None:
         return refuse(draft, request, no_such_feed(draft, requested.feed))
@@ -183,14 +183,14 @@ def _move(draft: Draft, request: str, requested: OperationRequested) -> None:
 
 
 def _what_is_unknown(
-    draft: Draft, requested: OperationRequested, feed: FeedRecorded, plans: list[SpanPlan]
+    draft: CoordinatorDraft, requested: OperationRequested, feed: FeedRecorded, plans: list[SpanPlan]
 ) -> str | None:
     if not plans:
         return no_such_table(feed, requested.feed, requested.table)
     return None if _sessions_of(draft, requested.agent) else no_such_agent(draft, requested.agent)
 
 
-def _why_not_movable(draft: Draft, requested: OperationRequested, plans: list[SpanPlan]) -> str | None:
+def _why_not_movable(draft: CoordinatorDraft, requested: OperationRequested, plans: list[SpanPlan]) -> str | None:
     if len(plans) > 1:
         return f"table {requested.table!r} has several spans; name one: {', '.join(plan.span for plan in plans)}"
     paused = dividing.why_paused(draft, requested.feed, plans[0].span)
@@ -201,7 +201,7 @@ def _why_not_movable(draft: Draft, requested: OperationRequested, plans: list[Sp
     return None if reason is None else f"table {reason}"
 
 
-def _why_no_target(draft: Draft, requested: OperationRequested, plan: SpanPlan) -> str | None:
+def _why_no_target(draft: CoordinatorDraft, requested: OperationRequested, plan: SpanPlan) -> str | None:
     record = draft.span(SpanKey(requested.feed, plan.span))
     if record is not None and record.primary is not None and record.primary.agent == requested.agent:
         return f"table {requested.table!r} is on {requested.agent} already"
@@ -211,25 +211,25 @@ def _why_no_target(draft: Draft, requested: OperationRequested, plan: SpanPlan) 
     return None
 
 
-def _sessions_of(draft: Draft, agent: str | None) -> list[tuple[str, str]]:
+def _sessions_of(draft: CoordinatorDraft, agent: str | None) -> list[tuple[str, str]]:
     return [session for session in draft.state.index.live.in_order() if session[0] == agent and draft.is_live(session)]
 
 
-def _pause(draft: Draft, request: str, requested: OperationRequested) -> None:
+def _pause(draft: CoordinatorDraft, request: str, requested: OperationRequested) -> None:
     _want(draft, request, requested, WantedState.STOPPED)
 
 
-def _remove(draft: Draft, request: str, requested: OperationRequested) -> None:
+def _remove(draft: CoordinatorDraft, request: str, requested: OperationRequested) -> None:
     _want(draft, request, requested, WantedState.REMOVED)
 
 
-def _resign(draft: Draft, request: str, _requested: OperationRequested) -> None:
+def _resign(draft: CoordinatorDraft, request: str, _requested: OperationRequested) -> None:
     reason = f"the owner of term {draft.term.owner_rev} gives shard {draft.state.shard} back"
     draft.settle(request, OutcomeStatus.DONE, reason)
     draft.add_effect(ResignOwner(request))
 
 
-_ANSWERS: Final[Mapping[OperationKind, Callable[[Draft, str, OperationRequested], None]]] = {
+_ANSWERS: Final[Mapping[OperationKind, Callable[[CoordinatorDraft, str, OperationRequested], None]]] = {
     OperationKind.CREATE_FEED: acceptance.create,
     OperationKind.UPDATE_FEED: acceptance.update,
     OperationKind.PAUSE_FEED: _pause,

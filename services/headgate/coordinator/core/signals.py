@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from headgate.coordinator.core.draft import Draft
-from headgate.coordinator.core.replication import Cause, Signal
+from headgate.coordinator.core.draft import CoordinatorDraft
+from headgate.coordinator.core.replication import Cause, SpanSignal
 from headgate.coordinator.core.term import SessionId
 from headgate.records.control import Assignment, ReplicationState, SpanDispatched, TaskReported, TaskState
 from headgate.records.error_codes import COPY_FAILED
@@ -35,7 +35,7 @@ NOT_RETRIED: Final = "not retried by itself: remove the cause, then headgate fee
 _RETRIED_SLOWLY: Final = "retried once a minute, by another agent first"
 
 
-class Pace(Enum):
+class RetryPace(Enum):
     """When a failed span is retried."""
 
     BACK_OFF = "back off"
@@ -47,36 +47,38 @@ class Pace(Enum):
 
 
 _PRIMARY_SAYS: Final = {
-    TaskState.PREPARING: Signal.PRIMARY_STARTING,
-    TaskState.PREPARED: Signal.PRIMARY_STARTING,
-    TaskState.REPLICATING: Signal.PRIMARY_REPLICATING,
-    TaskState.STOPPING: Signal.PRIMARY_STOPPING,
-    TaskState.STOPPED: Signal.PRIMARY_STOPPED,
-    TaskState.FAILED: Signal.PRIMARY_FAILED,
+    TaskState.PREPARING: SpanSignal.PRIMARY_STARTING,
+    TaskState.PREPARED: SpanSignal.PRIMARY_STARTING,
+    TaskState.REPLICATING: SpanSignal.PRIMARY_REPLICATING,
+    TaskState.STOPPING: SpanSignal.PRIMARY_STOPPING,
+    TaskState.STOPPED: SpanSignal.PRIMARY_STOPPED,
+    TaskState.FAILED: SpanSignal.PRIMARY_FAILED,
 }
 _SECONDARY_SAYS: Final = {
-    TaskState.PREPARING: Signal.SECONDARY_STARTING,
-    TaskState.PREPARED: Signal.SECONDARY_PREPARED,
-    TaskState.REPLICATING: Signal.SECONDARY_REPLICATING,
-    TaskState.STOPPING: Signal.SECONDARY_STARTING,
-    TaskState.STOPPED: Signal.SECONDARY_STOPPED,
-    TaskState.FAILED: Signal.SECONDARY_FAILED,
+    TaskState.PREPARING: SpanSignal.SECONDARY_STARTING,
+    TaskState.PREPARED: SpanSignal.SECONDARY_PREPARED,
+    TaskState.REPLICATING: SpanSignal.SECONDARY_REPLICATING,
+    TaskState.STOPPING: SpanSignal.SECONDARY_STARTING,
+    TaskState.STOPPED: SpanSignal.SECONDARY_STOPPED,
+    TaskState.FAILED: SpanSignal.SECONDARY_FAILED,
 }
 
 
-def signals(draft: Draft, key: SpanKey, record: SpanDispatched) -> Iterator[tuple[Signal, TaskReported | None]]:
+def signals(
+    draft: CoordinatorDraft, key: SpanKey, record: SpanDispatched
+) -> Iterator[tuple[SpanSignal, TaskReported | None]]:
     """The signals that apply, most urgent first."""
     words = draft.state.tasks.get(key, {})
     primary, secondary = record.primary, record.secondary
     if secondary is not None and draft.is_lost(session_of(secondary)):
-        yield Signal.SECONDARY_LOST, None
+        yield SpanSignal.SECONDARY_LOST, None
     if primary is not None:
         word = _word(words, record, primary)
         # A report that ends the role outranks the loss of its sender: sealed is sealed.
         if word is not None and word.state is TaskState.STOPPED:
-            yield Signal.PRIMARY_STOPPED, word
+            yield SpanSignal.PRIMARY_STOPPED, word
         elif draft.is_lost(session_of(primary)):
-            yield Signal.PRIMARY_LOST, None
+            yield SpanSignal.PRIMARY_LOST, None
         elif word is not None:
             yield _PRIMARY_SAYS[word.state], word
     if secondary is not None:
@@ -97,42 +99,48 @@ def _word(words: dict[SessionId, TaskReported], record: SpanDispatched, role: As
     return word
 
 
-def cause(draft: Draft, *, reason: str = "", target: SessionId | None = None, request: str | None = None) -> Cause:
+def cause(
+    draft: CoordinatorDraft, *, reason: str = "", target: SessionId | None = None, request: str | None = None
+) -> Cause:
     """Why something is done, by this owner."""
     return Cause(issue=draft.term.issue, owner_rev=draft.term.owner_rev, reason=reason, target=target, request=request)
 
 
-def cause_of(draft: Draft, record: SpanDispatched, signal: Signal, word: TaskReported | None) -> Cause:
+def cause_of(draft: CoordinatorDraft, record: SpanDispatched, signal: SpanSignal, word: TaskReported | None) -> Cause:
     """Why a step is taken on ``signal``, in words for people; for a failure also its code."""
     secondary = record.secondary.agent if record.secondary else "the target"
     primary = record.primary.agent if record.primary else "the writer"
     reasons = {
-        Signal.SECONDARY_LOST: f"{secondary} was lost on the way; the table stays where it is",
-        Signal.SECONDARY_STOPPED: f"{secondary} stopped on the way; the table stays where it is",
-        Signal.SECONDARY_REPLICATING: f"{secondary} wrote before its turn; both agents are being stopped",
-        Signal.PRIMARY_LOST: f"{primary} was lost on the way; the table goes to any free agent",
-        Signal.PRIMARY_STOPPED: f"{primary} stopped; the table goes to any free agent",
+        SpanSignal.SECONDARY_LOST: f"{secondary} was lost on the way; the table stays where it is",
+        SpanSignal.SECONDARY_STOPPED: f"{secondary} stopped on the way; the table stays where it is",
+        SpanSignal.SECONDARY_REPLICATING: f"{secondary} wrote before its turn; both agents are being stopped",
+        SpanSignal.PRIMARY_LOST: f"{primary} was lost on the way; the table goes to any free agent",
+        SpanSignal.PRIMARY_STOPPED: f"{primary} stopped; the table goes to any free agent",
     }
     reason = reasons.get(signal, "")
     if word is not None and word.state is TaskState.FAILED:
-        who = secondary if signal is Signal.SECONDARY_FAILED else primary
+        who = secondary if signal is SpanSignal.SECONDARY_FAILED else primary
         reason = f"{who} failed: {word.error_code or 'unknown'}: {word.error or 'no detail'}"
-        pace = Pace.BACK_OFF if record.state is ReplicationState.REMOVING else pace_of(word)
-        hint = {Pace.BACK_OFF: "", Pace.SLOWLY: f" ({_RETRIED_SLOWLY})", Pace.NEVER: f" ({NOT_RETRIED})"}[pace]
+        pace = RetryPace.BACK_OFF if record.state is ReplicationState.REMOVING else pace_of(word)
+        hint = {
+            RetryPace.BACK_OFF: "",
+            RetryPace.SLOWLY: f" ({_RETRIED_SLOWLY})",
+            RetryPace.NEVER: f" ({NOT_RETRIED})",
+        }[pace]
         return replace(cause(draft, reason=reason), error_code=word.error_code, error=f"{word.error}{hint}")
     return cause(draft, reason=reason)
 
 
-def pace_of(word: TaskReported) -> Pace:
+def pace_of(word: TaskReported) -> RetryPace:
     """When the span whose role has failed is retried."""
     if word.error_code == _FENCED_CODE:
         # Fenced although the log names it primary: the sink knows an epoch of a failed assignment; a higher one wins.
-        return Pace.BACK_OFF
+        return RetryPace.BACK_OFF
     if word.error_code == _REFUSED_CODE:
-        return Pace.SLOWLY
+        return RetryPace.SLOWLY
     if word.error_code == COPY_FAILED:
-        return Pace.BACK_OFF  # without the copy (copying.py)
-    return Pace.BACK_OFF if word.retryable and word.error_code != CONFLICT_CODE else Pace.NEVER
+        return RetryPace.BACK_OFF  # without the copy (copying.py)
+    return RetryPace.BACK_OFF if word.retryable and word.error_code != CONFLICT_CODE else RetryPace.NEVER
 
 
 def is_of_the_sink(error: str | None) -> bool:

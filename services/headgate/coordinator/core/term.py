@@ -26,7 +26,7 @@ class TimerPurpose(msgspec.Struct, frozen=True):
     subject: Any
 
 
-class Wait(msgspec.Struct, frozen=True):
+class RoleWait(msgspec.Struct, frozen=True):
     """The role that a span waits for, and since when (monotonic)."""
 
     role: Assignment
@@ -117,9 +117,9 @@ class TermMemory:
     resting: set[SpanKey] = field(default_factory=set)
     """Spans whose move by a scheduler failed recently."""
     loads: Loads = field(default_factory=Loads)
-    starting: dict[SpanKey, Wait] = field(default_factory=dict)
+    starting: dict[SpanKey, RoleWait] = field(default_factory=dict)
     """Spans whose primary must start, the longest first (waiting.py)."""
-    draining: dict[SpanKey, Wait] = field(default_factory=dict)
+    draining: dict[SpanKey, RoleWait] = field(default_factory=dict)
     """Spans whose primary must drain and seal, the longest first."""
     drained_at: dict[SessionId, float] = field(default_factory=dict)
     """When a session that must drain something last ended a drain (monotonic)."""

@@ -18,11 +18,11 @@ import msgspec
 from headgate.config.server_url import ServerUrlError, server_url
 from headgate.config.wording import did_you_mean, nearest
 from headgate.databases import buckets
-from headgate.databases.address import SINK, Address, Options, tls_refused
+from headgate.databases.address import SINK, Address, AddressOptions, tls_refused
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.postgresql import address as postgresql
 
-__all__ = ["CATALOG", "SCHEMES", "SQLITE", "ClientCredentials", "Place", "address_of", "place_of", "with_tls"]
+__all__ = ["CATALOG", "SCHEMES", "SQLITE", "CatalogLocation", "ClientCredentials", "address_of", "place_of", "with_tls"]
 
 SQLITE: Final = "sqlite://"
 REST: Final = ("rest+https://", "rest+http://")
@@ -68,7 +68,7 @@ class ClientCredentials(msgspec.Struct, frozen=True):
     resource: str | None = None
 
 
-class Place(msgspec.Struct, frozen=True):
+class CatalogLocation(msgspec.Struct, frozen=True):
     """A catalog: its name among the catalogs of its database, that database, and where Headgate puts tables.
 
     ``catalog``: None at a REST server that is not asked for one of its catalogs by name.
@@ -125,7 +125,7 @@ class Place(msgspec.Struct, frozen=True):
         return self.warehouse if self.buckets else f"file://{self.warehouse}"
 
 
-def place_of(dsn: str, options: Options = SINK) -> Place:
+def place_of(dsn: str, options: AddressOptions = SINK) -> CatalogLocation:
     """The address, taken apart. Raises DatabaseRefusedError, which does not quote it: it may hold a password."""
     if dsn.startswith(postgresql.SCHEMES):
         return _at_postgresql(dsn, options)
@@ -140,7 +140,7 @@ def place_of(dsn: str, options: Options = SINK) -> Place:
     )
 
 
-def address_of(dsn: str, options: Options = SINK) -> Address:
+def address_of(dsn: str, options: AddressOptions = SINK) -> Address:
     """See Address. Raises DatabaseRefusedError, which never quotes the address."""
     place = place_of(dsn, options)
     if place.rest is not None:
@@ -169,7 +169,7 @@ def address_of(dsn: str, options: Options = SINK) -> Address:
     )
 
 
-def with_tls(dsn: str, files: Mapping[str, str], options: Options) -> str:
+def with_tls(dsn: str, files: Mapping[str, str], options: AddressOptions) -> str:
     """See Kind."""
     place = place_of(dsn, options)
     if place.rest is not None:
@@ -180,7 +180,7 @@ def with_tls(dsn: str, files: Mapping[str, str], options: Options) -> str:
     return msgspec.structs.replace(place, dsn=url).text
 
 
-def _at_postgresql(dsn: str, options: Options) -> Place:
+def _at_postgresql(dsn: str, options: AddressOptions) -> CatalogLocation:
     head, _, query = dsn.partition("?")
     pairs = [(unquote(each.partition("=")[0]), each) for each in query.split("&") if each]
     for name, _ in pairs:
@@ -195,10 +195,10 @@ def _at_postgresql(dsn: str, options: Options) -> Place:
             f"{options.address} does not name the folder of the tables. Write it as {_SERVER_FORM}"
         )
     warehouse = _warehouse(own[_FOLDER_OPTION], options, _SERVER_FORM)
-    return Place(_name(own, options), warehouse, dsn=url)
+    return CatalogLocation(_name(own, options), warehouse, dsn=url)
 
 
-def _at_rest(dsn: str, options: Options) -> Place:
+def _at_rest(dsn: str, options: AddressOptions) -> CatalogLocation:
     parts = _split(dsn.removeprefix("rest+"), options, _REST_FORM)
     try:
         port = parts.port or _PORTS[parts.scheme]
@@ -220,7 +220,7 @@ def _at_rest(dsn: str, options: Options) -> Place:
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     ca_file = own.get(_CA_OPTION)
     rest = f"{parts.scheme}://{host}:{port}{path}"
-    return Place(
+    return CatalogLocation(
         _name(own, options) if _NAME_OPTION in own else None,
         _warehouse(own[_FOLDER_OPTION], options, _REST_FORM),
         rest=rest,
@@ -229,14 +229,14 @@ def _at_rest(dsn: str, options: Options) -> Place:
     )
 
 
-def _split(dsn: str, options: Options, form: str) -> SplitResult:
+def _split(dsn: str, options: AddressOptions, form: str) -> SplitResult:
     try:
         return urlsplit(dsn)
     except ValueError:
         raise DatabaseRefusedError(f"{options.address} is not valid. Write it as {form}") from None
 
 
-def _client(own: Mapping[str, str], rest: str, options: Options) -> ClientCredentials | None:
+def _client(own: Mapping[str, str], rest: str, options: AddressOptions) -> ClientCredentials | None:
     """Who asks for tokens, None if the password is one. Raises DatabaseRefusedError."""
     given = {name: own[name] for name in _FOR_TOKENS if name in own}
     if not given:
@@ -259,7 +259,7 @@ def _client(own: Mapping[str, str], rest: str, options: Options) -> ClientCreden
     )
 
 
-def _token_server(url: str, options: Options) -> str:
+def _token_server(url: str, options: AddressOptions) -> str:
     """The URL in its one spelling. Raises DatabaseRefusedError, which does not quote it: it may hold a secret."""
     try:
         return server_url(url).text
@@ -270,7 +270,7 @@ def _token_server(url: str, options: Options) -> str:
         ) from None
 
 
-def _with_ca(place: Place, files: Mapping[str, str], options: Options) -> Place:
+def _with_ca(place: CatalogLocation, files: Mapping[str, str], options: AddressOptions) -> CatalogLocation:
     if place.ca_file is not None:
         raise tls_refused(options, [_CA_OPTION])
     if files.keys() - {_CA_OPTION}:
@@ -278,7 +278,7 @@ def _with_ca(place: Place, files: Mapping[str, str], options: Options) -> Place:
     return msgspec.structs.replace(place, ca_file=files.get(_CA_OPTION))
 
 
-def _own_options(query: str, known: tuple[str, ...], options: Options) -> dict[str, str]:
+def _own_options(query: str, known: tuple[str, ...], options: AddressOptions) -> dict[str, str]:
     own = parse_qsl(query, keep_blank_values=True)
     secret = next((name for name, _ in own if name in _SECRETS), None)
     if secret is not None:
@@ -296,7 +296,7 @@ def _own_options(query: str, known: tuple[str, ...], options: Options) -> dict[s
     return _once(query, options)
 
 
-def _once(query: str, options: Options) -> dict[str, str]:
+def _once(query: str, options: AddressOptions) -> dict[str, str]:
     """Options that are known. Raises DatabaseRefusedError for one that is given twice."""
     found: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
@@ -306,7 +306,7 @@ def _once(query: str, options: Options) -> dict[str, str]:
     return found
 
 
-def _in_file(dsn: str, options: Options) -> Place:
+def _in_file(dsn: str, options: AddressOptions) -> CatalogLocation:
     parts = _split(dsn, options, _FILE_FORM)
     if parts.netloc or not parts.path.startswith("//"):
         raise DatabaseRefusedError(
@@ -316,10 +316,10 @@ def _in_file(dsn: str, options: Options) -> Place:
     file = _path(parts.path[1:], options.address, _FILE_FORM)
     folder = own.get(_FOLDER_OPTION)
     warehouse = str(file.parent) if folder is None else _warehouse(folder, options, _FILE_FORM)
-    return Place(_name(own, options), warehouse, file=file)
+    return CatalogLocation(_name(own, options), warehouse, file=file)
 
 
-def _name(own: Mapping[str, str], options: Options) -> str:
+def _name(own: Mapping[str, str], options: AddressOptions) -> str:
     name = own.get(_NAME_OPTION, CATALOG)
     if not _NAME.fullmatch(name):
         raise DatabaseRefusedError(
@@ -328,7 +328,7 @@ def _name(own: Mapping[str, str], options: Options) -> str:
     return name
 
 
-def _warehouse(text: str, options: Options, form: str) -> str:
+def _warehouse(text: str, options: AddressOptions, form: str) -> str:
     option = f"{options.address}: {_FOLDER_OPTION}"
     return buckets.place_in_store(text, option) if buckets.is_store(text) else str(_path(text, option, form))
 

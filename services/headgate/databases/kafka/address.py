@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlencode
 import msgspec
 
 from headgate.config.wording import unknown_option
-from headgate.databases.address import SINK, Address, Options, tls_refused
+from headgate.databases.address import SINK, Address, AddressOptions, tls_refused
 from headgate.databases.errors import DatabaseRefusedError
 
 SCHEME: Final = "kafka://"
@@ -69,7 +69,7 @@ class ClusterAddress(msgspec.Struct, frozen=True):
         return f"{SCHEME}{self.bootstrap}{'?' if query else ''}{query}"
 
 
-def address_of(dsn: str, options: Options = SINK) -> Address:
+def address_of(dsn: str, options: AddressOptions = SINK) -> Address:
     """See Address. Raises DatabaseRefusedError, which never quotes the address."""
     parsed = parse_address(dsn, options)
     return Address(
@@ -80,7 +80,7 @@ def address_of(dsn: str, options: Options = SINK) -> Address:
     )
 
 
-def with_tls(dsn: str, files: Mapping[str, str], options: Options) -> str:
+def with_tls(dsn: str, files: Mapping[str, str], options: AddressOptions) -> str:
     """See Kind. The protocol becomes the encrypted one, if the address names none."""
     brokers, given = _split(dsn, options)
     if twice := sorted(given.keys() & {*_OF_FILES.values()}):
@@ -90,7 +90,7 @@ def with_tls(dsn: str, files: Mapping[str, str], options: Options) -> str:
     return str(ClusterAddress(brokers, {_PROTOCOL: protocol} | given | tls))
 
 
-def parse_address(dsn: str, given_in: Options = SINK) -> ClusterAddress:
+def parse_address(dsn: str, given_in: AddressOptions = SINK) -> ClusterAddress:
     """The parts of ``dsn``. Raises DatabaseRefusedError, which names the error and never quotes a value."""
     brokers, given = _split(dsn, given_in)
     where, protocol = given_in.address, given.get(_PROTOCOL, "PLAINTEXT")
@@ -110,7 +110,7 @@ def parse_address(dsn: str, given_in: Options = SINK) -> ClusterAddress:
     return ClusterAddress(brokers, given)
 
 
-def _split(dsn: str, given_in: Options) -> tuple[tuple[tuple[str, int], ...], dict[str, str]]:
+def _split(dsn: str, given_in: AddressOptions) -> tuple[tuple[tuple[str, int], ...], dict[str, str]]:
     where = given_in.address
     if not dsn.startswith(SCHEME):
         raise DatabaseRefusedError(f"{where} is not of the form {_FORM}")
@@ -124,7 +124,7 @@ def _split(dsn: str, given_in: Options) -> tuple[tuple[tuple[str, int], ...], di
     return tuple(sorted(found)), _properties(query, given_in)
 
 
-def _properties(query: str, given_in: Options) -> dict[str, str]:
+def _properties(query: str, given_in: AddressOptions) -> dict[str, str]:
     where, given = given_in.address, dict[str, str]()
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name in _SECRETS:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headgate.config.wording import unknown_option
-from headgate.databases.address import SINK, Address, Options, check_password, tls_refused
+from headgate.databases.address import SINK, Address, AddressOptions, check_password, tls_refused
 from headgate.databases.errors import DatabaseRefusedError
 
 DEFAULT_PORT: Final = 3306
@@ -58,7 +58,7 @@ class MysqlAddress(msgspec.Struct, frozen=True):
         return f"mysql://{quote(self.user, safe='')}@{host}:{self.port}/{path}{'?' if query else ''}{query}"
 
 
-def address_of(dsn: str, options: Options = SINK) -> Address:
+def address_of(dsn: str, options: AddressOptions = SINK) -> Address:
     """See Address. Raises DatabaseRefusedError."""
     parsed = parse_address(dsn, options)
     socket = parsed.options.get("unix_socket")
@@ -73,7 +73,7 @@ def address_of(dsn: str, options: Options = SINK) -> Address:
     )
 
 
-def with_tls(dsn: str, files: Mapping[str, str], options: Options) -> str:
+def with_tls(dsn: str, files: Mapping[str, str], options: AddressOptions) -> str:
     """See Kind."""
     parsed = parse_address(dsn, options)
     if twice := sorted(set(parsed.options) & set(TLS_FILES)):
@@ -82,7 +82,7 @@ def with_tls(dsn: str, files: Mapping[str, str], options: Options) -> str:
     return str(replace(parsed, options=parsed.options | tls))
 
 
-def parse_address(dsn: str, given_in: Options = SINK) -> MysqlAddress:
+def parse_address(dsn: str, given_in: AddressOptions = SINK) -> MysqlAddress:
     """The parts of ``dsn``; DatabaseRefusedError names the error, and never quotes it: it may hold a password."""
     where = given_in.address
     check_password(dsn, given_in)

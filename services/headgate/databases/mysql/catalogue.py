@@ -3,7 +3,7 @@
 from itertools import groupby
 from typing import Final
 
-from headgate.databases.catalogue import Ask, Column, Key, Product, TableDefinition, TableForm
+from headgate.databases.catalogue import Ask, CatalogueColumn, Key, Product, TableDefinition, TableForm
 from headgate.databases.mysql.session import MysqlSession
 
 __all__ = ["MysqlColumn", "MysqlDefinition", "MysqlForm", "MysqlKey", "read_definition", "read_form"]
@@ -34,7 +34,7 @@ WHERE table_schema = %s AND table_name = %s AND column_comment <> ''
 """
 
 
-class MysqlColumn(Column, frozen=True, kw_only=True):
+class MysqlColumn(CatalogueColumn, frozen=True, kw_only=True):
     """A column. ``kind`` of MariaDB's JSON is ``json``."""
 
     charset: str | None

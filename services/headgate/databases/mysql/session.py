@@ -20,7 +20,7 @@ from headgate.databases.errors import (
 from headgate.databases.mysql.address import TLS_FILES, address_of, parse_address
 from headgate.databases.mysql.errors import UNAVAILABLE, errno
 from headgate.databases.mysql.unopened import unopened_mysql
-from headgate.databases.mysql.wire import Wire
+from headgate.databases.mysql.wire import WatchedConnection
 from headgate.databases.network_timeouts import CONNECT_SECONDS
 
 __all__ = ["MysqlSession", "Parameters", "open_session"]
@@ -37,7 +37,7 @@ S = TypeVar("S", bound="MysqlSession")
 class MysqlSession:
     """One session, autocommit except in ``transaction``."""
 
-    def __init__(self, wire: Wire, number: int, version: str) -> None:
+    def __init__(self, wire: WatchedConnection, number: int, version: str) -> None:
         """``number`` is the server's id of the session, ``version`` the server's."""
         self.wire = wire
         self.id = number
@@ -171,7 +171,7 @@ def open_session(
     return kind(wire, int(number), str(version))
 
 
-def _open(target: Target, *, counts_found: bool = False) -> Wire:
+def _open(target: Target, *, counts_found: bool = False) -> WatchedConnection:
     address = parse_address(target.dsn, target.options)
     password = target.password(address_of(target.dsn, target.options))
     if password is None:
@@ -180,7 +180,7 @@ def _open(target: Target, *, counts_found: bool = False) -> Wire:
     if "ssl_ca" in options:
         options |= {"ssl_verify_cert": True, "ssl_verify_identity": True}
     try:
-        return Wire(
+        return WatchedConnection(
             host=address.host,
             port=address.port,
             user=address.user,

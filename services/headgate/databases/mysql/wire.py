@@ -43,7 +43,7 @@ class _Result(MySQLResult):
 class _Answers(io.RawIOBase):
     """What the server sends. A read that takes too long asks ``wire`` whether to continue waiting."""
 
-    def __init__(self, connection: socket.socket, wire: "Wire") -> None:
+    def __init__(self, connection: socket.socket, wire: "WatchedConnection") -> None:
         super().__init__()
         self._connection = connection
         self._wire = wire
@@ -64,7 +64,7 @@ def _unchecked_tls() -> ssl.SSLContext:
     return context
 
 
-class Wire(PyMysqlConnection):
+class WatchedConnection(PyMysqlConnection):
     """A connection. Until ``is_at_work`` is set a silent server is given up at once; then that decides."""
 
     # PyMySQL's own.

@@ -13,7 +13,7 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headgate.config.wording import did_you_mean, nearest
-from headgate.databases.address import SINK, Address, Options, check_password, tls_refused
+from headgate.databases.address import SINK, Address, AddressOptions, check_password, tls_refused
 from headgate.databases.errors import DatabaseRefusedError
 
 SCHEMES: Final = ("postgresql://", "postgres://")
@@ -57,7 +57,7 @@ _DEFAULTS: Final = {"port": "5432"}
 """libpq's defaults: an address must be the same whether they are left out or written out."""
 
 
-def address_of(dsn: str, options: Options = SINK) -> Address:
+def address_of(dsn: str, options: AddressOptions = SINK) -> Address:
     """See Address: keywords, sorted, defaults written out. Raises DatabaseRefusedError, which never quotes a value."""
     given = _parse(dsn, options)
     parameters = {name: value for name, value in {**_DEFAULTS, **given}.items() if name != "password"}
@@ -74,7 +74,7 @@ def address_of(dsn: str, options: Options = SINK) -> Address:
     )
 
 
-def with_tls(dsn: str, files: Mapping[str, str], options: Options) -> str:
+def with_tls(dsn: str, files: Mapping[str, str], options: AddressOptions) -> str:
     """See Kind."""
     given = _parse(dsn, options)
     tls = {"sslmode": "verify-full", **{_TLS_FILES[name]: file for name, file in files.items()}}
@@ -83,7 +83,7 @@ def with_tls(dsn: str, files: Mapping[str, str], options: Options) -> str:
     return make_conninfo(dsn, **tls)
 
 
-def url_of(dsn: str, options: Options = SINK) -> tuple[str, str]:
+def url_of(dsn: str, options: AddressOptions = SINK) -> tuple[str, str]:
     """The address as a URL without the password, and its database. Raises DatabaseRefusedError.
 
     It must name host, user and database, so that it means the same on every machine.
@@ -110,7 +110,7 @@ def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else quote(host, safe="")
 
 
-def _parse(dsn: str, options: Options) -> dict[str, str]:
+def _parse(dsn: str, options: AddressOptions) -> dict[str, str]:
     check_password(dsn, options)
     try:
         given = conninfo_to_dict(dsn)
@@ -134,7 +134,7 @@ def _parse(dsn: str, options: Options) -> dict[str, str]:
     return {name: str(value) for name, value in given.items() if value is not None}
 
 
-def _check_places(given: Mapping[str, object], options: Options) -> None:
+def _check_places(given: Mapping[str, object], options: AddressOptions) -> None:
     """Raise DatabaseRefusedError for what may be a part of a password. It is not quoted."""
     ports = str(given.get("port") or _DEFAULTS["port"]).split(",")
     wrong = [name for name in ("host", "dbname") if "@" in str(given.get(name, ""))]

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.databases.catalogue import Ask, Column, Key, Product, TableDefinition, TableForm
+from headgate.databases.catalogue import Ask, CatalogueColumn, Key, Product, TableDefinition, TableForm
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.records.identifiers import table_spelling
@@ -96,7 +96,7 @@ FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace WHERE t.typtype = '
 """  # noqa: S608
 
 
-class PostgresColumn(Column, frozen=True, kw_only=True):
+class PostgresColumn(CatalogueColumn, frozen=True, kw_only=True):
     """A column. ``base`` is its type, or the one that its domain is made of, types of extensions without schema."""
 
     base: str

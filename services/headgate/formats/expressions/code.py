@@ -8,7 +8,7 @@ first that decides.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from headgate.config.expressions import Call, Column, Expression, Kind, Literal
+from headgate.config.expressions import Call, ColumnReference, Expression, Kind, Literal
 from headgate.formats.change import Row
 from headgate.formats.expressions.functions import FUNCTIONS, extracting, rounding, truncating
 from headgate.formats.expressions.operators import (
@@ -80,7 +80,7 @@ class _Code:
     def _text(self, expression: Expression) -> str:
         if isinstance(expression, Literal):
             return self._literal(expression)
-        if isinstance(expression, Column):
+        if isinstance(expression, ColumnReference):
             return self._column(expression.name)
         return _WRITTEN[expression.of](self, expression)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from headgate.config.expressions import Call, Column, Expression, ExpressionError, Kind, Literal
+from headgate.config.expressions import Call, ColumnReference, Expression, ExpressionError, Kind, Literal
 from headgate.formats.expressions.functions import DATE_FIELDS
 
 __all__ = ["check_condition", "check_is_condition", "kind_of"]
@@ -37,14 +37,18 @@ def check_is_condition(found: Kind) -> None:
 
 def kind_of(expression: Expression, kinds: Mapping[str, Kind]) -> Kind:
     """The expression's type. Raises ExpressionError."""
-    if isinstance(expression, Column):
+    if isinstance(expression, ColumnReference):
         return kinds[expression.name]
     if isinstance(expression, Literal):
         return expression.kind
     given = [kind_of(operand, kinds) for operand in expression.operands]
     if expression.of != "is null" and Kind.OTHER in given:
         name = next(
-            (each.name for each in expression.operands if isinstance(each, Column) and kinds[each.name] is Kind.OTHER),
+            (
+                each.name
+                for each in expression.operands
+                if isinstance(each, ColumnReference) and kinds[each.name] is Kind.OTHER
+            ),
             "",
         )
         raise ExpressionError(

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from headgate.generation.core.ranges import LogMap, MapSwitch
 from headgate.generation.core.state import GenerationState, chunks_of
-from headgate.generation.core.term import AutomaticMemory, Term
+from headgate.generation.core.term import AutomaticMemory, GenerationTerm
 from headgate.records.control import OutcomeStatus, RequestSettled
 from headgate.records.generation import (
     AutomaticKey,
@@ -26,13 +26,13 @@ from headgate.records.timestamps import RingKey, RingRecorded, TimestampSetKey, 
 from headgate.runtime import draft
 from headgate.runtime.machine import Now
 
-__all__ = ["Draft"]
+__all__ = ["GenerationDraft"]
 
 
-class Draft(draft.Draft[GenerationState, Term]):
+class GenerationDraft(draft.Draft[GenerationState, GenerationTerm]):
     """Facts and effects of one decision (runtime/draft.py). Chunks are written before the set that names them."""
 
-    def __init__(self, state: GenerationState, term: Term, now: Now) -> None:
+    def __init__(self, state: GenerationState, term: GenerationTerm, now: Now) -> None:
         """An empty decision."""
         super().__init__(state, term, now)
         self._maps: dict[tuple[str, int], LogMap] = {}

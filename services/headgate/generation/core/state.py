@@ -15,7 +15,7 @@ import msgspec
 from headgate.generation.core.ranges import LogMap, LogStream, MapError
 from headgate.generation.core.stream_id import StreamId, StreamIdError
 from headgate.generation.core.stream_table import StreamTable
-from headgate.generation.core.term import Term
+from headgate.generation.core.term import GenerationTerm
 from headgate.generation.core.timestamp_records import TimestampRecords
 from headgate.records.base import Key, Record
 from headgate.records.control import OwnerAnnounced, RequestSettled
@@ -81,7 +81,7 @@ class GenerationState:
     timestamps: TimestampRecords = field(default_factory=TimestampRecords)
     maps: dict[tuple[str, int], LogMap] = field(default_factory=dict)
     tables: dict[str, StreamTable] = field(default_factory=dict)
-    term: Term | None = None
+    term: GenerationTerm | None = None
 
     def map_of(self, name: str, epoch: int) -> LogMap:
         """The map of a generation. Raises MapError, which names the chunk, where it cannot be made."""

@@ -34,7 +34,7 @@ class AutomaticMemory:
 
 
 @dataclass(slots=True)
-class Term:
+class GenerationTerm:
     """One owner's memory: effects that are under way, by what they are about; and of autoscaling, by set.
 
     ``failures``: why effects failed at their last try, by what they are about, until one succeeds. ``waiting``: since

@@ -6,8 +6,8 @@ topic on which an approval is stored: Kafka decides who may write there (docs/mi
 
 from typing import Final
 
-from headgate.migration.core.draft import Draft
-from headgate.migration.core.transitions import Signal
+from headgate.migration.core.draft import MigrationDraft
+from headgate.migration.core.transitions import MigrationSignal
 from headgate.records.control import OutcomeStatus
 from headgate.records.migration import MigrationRequested, MigrationRequestKind, MigrationState
 from headgate.records.refusals import NOT_FOUND, coded
@@ -16,7 +16,7 @@ LEVEL: Final = 2
 """The first schema level at which a migration can wait for an approval."""
 
 
-def answer_approval(draft: Draft, request: str) -> None:
+def answer_approval(draft: MigrationDraft, request: str) -> None:
     """Approve a migration, or refuse to, unless the request has an outcome."""
     placed = draft.state.approvals.get(request)
     if placed is None or draft.outcome(request) is not None:
@@ -24,12 +24,12 @@ def answer_approval(draft: Draft, request: str) -> None:
     requested = placed.request
     if (reason := _why_not(draft, requested)) is not None:
         return draft.settle(request, OutcomeStatus.REFUSED, reason)
-    draft.signal(requested.migration, Signal.APPROVE, draft.cause(approved_by=requested.requested_by))
+    draft.signal(requested.migration, MigrationSignal.APPROVE, draft.cause(approved_by=requested.requested_by))
     draft.settle(request, OutcomeStatus.DONE, f"{requested.migration} is approved and queued")
     return draft.burst()
 
 
-def _why_not(draft: Draft, requested: MigrationRequested) -> str | None:
+def _why_not(draft: MigrationDraft, requested: MigrationRequested) -> str | None:
     if requested.kind is not MigrationRequestKind.APPROVE:
         return f"topic migration-approval is for approvals; {requested.kind} belongs on topic migration-request"
     record = draft.migration(requested.migration)
@@ -46,7 +46,7 @@ def _why_not(draft: Draft, requested: MigrationRequested) -> str | None:
     return None
 
 
-def why_not_awaited(draft: Draft, submitted_by: str) -> str | None:
+def why_not_awaited(draft: MigrationDraft, submitted_by: str) -> str | None:
     """Why a submission that needs an approval cannot wait for one."""
     if not user_of(submitted_by):
         return "the connection requires an approval by another user, and the submission does not name its user"

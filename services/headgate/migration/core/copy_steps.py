@@ -56,7 +56,7 @@ class FeedSeen(StrEnum):
     FAILED = "failed"
 
 
-class Step(StrEnum):
+class CopyStep(StrEnum):
     """What is done next."""
 
     CREATE = "create"
@@ -94,27 +94,27 @@ class Position(msgspec.Struct, frozen=True):
         return any(self.offsets.get(partition, -1) < offset for partition, offset in reached.items())
 
 
-_STEPS: Final[dict[tuple[CopyStage, FeedSeen], Step]] = {
-    ("begun", FeedSeen.ABSENT): Step.CREATE,
-    ("begun", FeedSeen.GOING): Step.PROVE,
-    ("begun", FeedSeen.STOPPED): Step.HOLD,
-    ("paused", FeedSeen.STOPPED): Step.COPY,
-    ("copied", FeedSeen.STOPPED): Step.RESUME,
-    ("copied", FeedSeen.GOING): Step.CATCH_UP,
-    ("returning", FeedSeen.ABSENT): Step.CREATE,
-    ("returning", FeedSeen.STOPPED): Step.RESUME,
-    ("returning", FeedSeen.GOING): Step.CATCH_UP,
-    ("level", FeedSeen.GOING): Step.PAUSE,
-    ("level", FeedSeen.STOPPED): Step.ADD_KEYS,
-    ("keyed", FeedSeen.STOPPED): Step.RESUME,
-    ("keyed", FeedSeen.GOING): Step.CATCH_UP,
+_STEPS: Final[dict[tuple[CopyStage, FeedSeen], CopyStep]] = {
+    ("begun", FeedSeen.ABSENT): CopyStep.CREATE,
+    ("begun", FeedSeen.GOING): CopyStep.PROVE,
+    ("begun", FeedSeen.STOPPED): CopyStep.HOLD,
+    ("paused", FeedSeen.STOPPED): CopyStep.COPY,
+    ("copied", FeedSeen.STOPPED): CopyStep.RESUME,
+    ("copied", FeedSeen.GOING): CopyStep.CATCH_UP,
+    ("returning", FeedSeen.ABSENT): CopyStep.CREATE,
+    ("returning", FeedSeen.STOPPED): CopyStep.RESUME,
+    ("returning", FeedSeen.GOING): CopyStep.CATCH_UP,
+    ("level", FeedSeen.GOING): CopyStep.PAUSE,
+    ("level", FeedSeen.STOPPED): CopyStep.ADD_KEYS,
+    ("keyed", FeedSeen.STOPPED): CopyStep.RESUME,
+    ("keyed", FeedSeen.GOING): CopyStep.CATCH_UP,
 }
 """Any other pair cannot continue: the feed has failed, is gone, or runs while it must be stopped."""
 
 
-def next_step(stage: CopyStage, feed: FeedSeen) -> Step:
+def next_step(stage: CopyStage, feed: FeedSeen) -> CopyStep:
     """The next step; it is the same for the owner that started the migration and for one that takes over."""
-    return _STEPS.get((stage, feed), Step.END)
+    return _STEPS.get((stage, feed), CopyStep.END)
 
 
 def may_write(held: Position, seen: Position | None) -> bool:

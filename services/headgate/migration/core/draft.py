@@ -6,21 +6,21 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from headgate.migration.core.spec import MigrationSpec, parse_spec
-from headgate.migration.core.state import MigrationsState, Term
-from headgate.migration.core.transitions import Cause, Signal, apply
+from headgate.migration.core.state import MigrationsState, MigrationTerm
+from headgate.migration.core.transitions import Cause, MigrationSignal, apply
 from headgate.records.control import OutcomeStatus, RequestSettled
 from headgate.records.levels import withheld
 from headgate.records.migration import MigrationKey, MigrationOutcomeKey, MigrationRecorded
 from headgate.runtime import draft
 
-__all__ = ["BURST_SECONDS", "Draft"]
+__all__ = ["BURST_SECONDS", "MigrationDraft"]
 
 BURST_SECONDS: Final = (0.0, 1.0, 5.0, 10.0, 20.0)
 """Ticks that follow a submission, a start, an end and a new owner: what has become possible begins within seconds
 instead of a minute."""
 
 
-class Draft(draft.Draft[MigrationsState, Term]):
+class MigrationDraft(draft.Draft[MigrationsState, MigrationTerm]):
     """Facts and effects of one decision (runtime/draft.py)."""
 
     def migration(self, name: str) -> MigrationRecorded | None:
@@ -57,7 +57,7 @@ class Draft(draft.Draft[MigrationsState, Term]):
         """A cause with the present time."""
         return Cause(owner_rev=self.term.owner_rev, now_ms=self.now.wall_ms, message=message, **more)
 
-    def signal(self, name: str, signal: Signal, cause: Cause | None = None) -> MigrationRecorded:
+    def signal(self, name: str, signal: MigrationSignal, cause: Cause | None = None) -> MigrationRecorded:
         """Apply the transition of a signal, and return the record after it. Raises KeyError, UnknownTransitionError."""
         record = self.migration(name)
         if record is None:

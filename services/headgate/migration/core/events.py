@@ -12,7 +12,7 @@ STALE: Final = "stale"
 """Start of the message of a migration that was ended because it made no progress (scheduling.py)."""
 
 
-class Event(msgspec.Struct, frozen=True):
+class MigrationEvent(msgspec.Struct, frozen=True):
     """One thing that has happened. ``facts`` are JSON values; ``is_failure``: an operator should act."""
 
     name: str
@@ -20,15 +20,15 @@ class Event(msgspec.Struct, frozen=True):
     is_failure: bool = False
 
 
-def events_between(before: MigrationRecorded | None, after: MigrationRecorded) -> list[Event]:
+def events_between(before: MigrationRecorded | None, after: MigrationRecorded) -> list[MigrationEvent]:
     """The events that lead from one record to the next; none for a record that is first seen after its submission."""
     if before is None:
         return [_submitted(after)] if after.attempt == 0 and after.ready_ms == 0 and not after.ended_ms else []
     found = _of_stage(before, after) + _of_throttle(before, after)
     if after.cutover_attempts > before.cutover_attempts:
-        found.append(Event("migration_cutover_failed", {"reason": after.message}))
+        found.append(MigrationEvent("migration_cutover_failed", {"reason": after.message}))
     if after.ending is not None and before.ending is not after.ending:
-        found.append(Event("migration_ending", {"towards": after.ending.value, "reason": after.message}))
+        found.append(MigrationEvent("migration_ending", {"towards": after.ending.value, "reason": after.message}))
     if before.state is not after.state:
         found += _of_state(before, after)
     return found
@@ -40,9 +40,9 @@ def result_of(record: MigrationRecorded) -> str:
     return STALE if is_stale else record.state.value
 
 
-def _submitted(record: MigrationRecorded) -> Event:
+def _submitted(record: MigrationRecorded) -> MigrationEvent:
     spec = parse_spec(record.spec)
-    return Event(
+    return MigrationEvent(
         "migration_submitted",
         {
             "table": record.table,
@@ -54,38 +54,38 @@ def _submitted(record: MigrationRecorded) -> Event:
     )
 
 
-def _of_stage(before: MigrationRecorded, after: MigrationRecorded) -> list[Event]:
+def _of_stage(before: MigrationRecorded, after: MigrationRecorded) -> list[MigrationEvent]:
     if not before.stage or after.stage in ("", before.stage):
         return []  # a start and an end are events of their own
     facts: dict[str, Any] = {"stage": after.stage, "rows_copied": after.rows_copied}
     if before.stage_ms:
         facts |= {"after": before.stage, "seconds": (after.stage_ms - before.stage_ms) / 1_000}
-    return [Event("migration_stage", facts)]
+    return [MigrationEvent("migration_stage", facts)]
 
 
-def _of_throttle(before: MigrationRecorded, after: MigrationRecorded) -> list[Event]:
+def _of_throttle(before: MigrationRecorded, after: MigrationRecorded) -> list[MigrationEvent]:
     if after.throttled_ms and not before.throttled_ms:
-        return [Event("migration_throttled", {"reason": after.throttle_reason})]
+        return [MigrationEvent("migration_throttled", {"reason": after.throttle_reason})]
     if before.throttled_ms and not after.throttled_ms:
-        return [Event("migration_released", {"reason": before.throttle_reason})]
+        return [MigrationEvent("migration_released", {"reason": before.throttle_reason})]
     return []
 
 
-def _of_state(before: MigrationRecorded, after: MigrationRecorded) -> list[Event]:
+def _of_state(before: MigrationRecorded, after: MigrationRecorded) -> list[MigrationEvent]:
     match after.state:
         case MigrationState.QUEUED if before.state is MigrationState.AWAITING_APPROVAL:
-            return [Event("migration_approved", {"by": after.approved_by})]
+            return [MigrationEvent("migration_approved", {"by": after.approved_by})]
         case MigrationState.QUEUED | MigrationState.AWAITING_APPROVAL:
-            return [Event("migration_retried", {"was": before.state.value})]
+            return [MigrationEvent("migration_retried", {"was": before.state.value})]
         case MigrationState.READY:
             return []
         case MigrationState.RUNNING:
-            return [Event("migration_started", {"attempt": after.attempt, "table": after.table})]
+            return [MigrationEvent("migration_started", {"attempt": after.attempt, "table": after.table})]
         case MigrationState.COMPLETE:
             return _completed(before, after)
         case _:
             return [
-                Event(
+                MigrationEvent(
                     f"migration_{after.state.value}",
                     {"reason": after.message, "result": result_of(after)},
                     is_failure=after.state is MigrationState.FAILED,
@@ -93,9 +93,9 @@ def _of_state(before: MigrationRecorded, after: MigrationRecorded) -> list[Event
             ]
 
 
-def _completed(before: MigrationRecorded, after: MigrationRecorded) -> list[Event]:
+def _completed(before: MigrationRecorded, after: MigrationRecorded) -> list[MigrationEvent]:
     found = []
     if before.stage == CUTTING_OVER:
-        found.append(Event("migration_cut_over", {"table": after.table}))
+        found.append(MigrationEvent("migration_cut_over", {"table": after.table}))
     facts = {"rows_copied": after.rows_copied, "seconds": seconds_in_stages(after, after.ended_ms)}
-    return [*found, Event("migration_complete", facts | ({"reason": after.message} if after.message else {}))]
+    return [*found, MigrationEvent("migration_complete", facts | ({"reason": after.message} if after.message else {}))]

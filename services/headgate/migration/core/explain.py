@@ -24,7 +24,7 @@ from headgate.records.migration_standing import (
     AWAITING_TRANSACTIONS,
     PENDING,
     STARTING_FEED,
-    Wait,
+    MigrationWait,
     seconds_to_retry,
     throttled_by,
     wait_of,
@@ -137,28 +137,28 @@ def _of_owner(record: MigrationRecorded, owner: OwnerAnnounced | None, now_ms: i
     return [Hold(HoldKind.OWNER, owner.announced_ms, detail, f"check that process (/readyz and its log), or {advice}")]
 
 
-_HOLDS: Final[Mapping[Wait, tuple[HoldKind, str, str]]] = {
-    Wait.APPROVAL: (
+_HOLDS: Final[Mapping[MigrationWait, tuple[HoldKind, str, str]]] = {
+    MigrationWait.APPROVAL: (
         HoldKind.APPROVAL,
         "another user than {record.submitted_by} must approve it",
         "as another user: `headgate migration show {name}`, then `headgate migration approve {name}`",
     ),
-    Wait.LAUNCH: (
+    MigrationWait.LAUNCH: (
         HoldKind.LAUNCH,
         "it was submitted with --postpone-launch",
         "`headgate migration launch {name}`",
     ),
-    Wait.COMPLETION: (
+    MigrationWait.COMPLETION: (
         HoldKind.COMPLETION,
         "it was submitted with --postpone-completion",
         "`headgate migration complete {name}`",
     ),
-    Wait.ENDING: (
+    MigrationWait.ENDING: (
         HoldKind.ENDING,
         "all that writes for it must end, then it is {record.ending}: {record.message}",
         "wait: its owner asks again every two seconds; see the owner's log if it stays",
     ),
-    Wait.RETRY: (
+    MigrationWait.RETRY: (
         HoldKind.LOCK,
         "{record.message}; it is retried in {retry_seconds:.0f} s",
         "end the sessions that hold the table, or `headgate migration force-cutover {name}`",
@@ -169,11 +169,11 @@ _HOLDS: Final[Mapping[Wait, tuple[HoldKind, str, str]]] = {
 
 def _of_wait(migrations: list[Named], name: str, record: MigrationRecorded, now_ms: int) -> list[Hold]:
     match wait := wait_of(record, now_ms):
-        case Wait.TURN:
+        case MigrationWait.TURN:
             found = [_turn(migrations, record)]
-        case Wait.CUTOVER:
+        case MigrationWait.CUTOVER:
             found = _in_order(migrations, record)
-        case Wait.THROTTLE | Wait.CLEAN_UP:
+        case MigrationWait.THROTTLE | MigrationWait.CLEAN_UP:
             found = [_throttle(name, record, HoldKind(wait.value))]
         case None:
             found = []
@@ -182,11 +182,11 @@ def _of_wait(migrations: list[Named], name: str, record: MigrationRecorded, now_
     return found
 
 
-def _by_itself(wait: Wait, name: str, record: MigrationRecorded, now_ms: int) -> Hold:
+def _by_itself(wait: MigrationWait, name: str, record: MigrationRecorded, now_ms: int) -> Hold:
     kind, detail, advice = _HOLDS[wait]
     since_ms = record.stage_ms if record.state is MigrationState.RUNNING else record.added_ms
     said = detail.format(record=record, retry_seconds=seconds_to_retry(record, now_ms))
-    return Hold(kind, record.waiting_ms if wait is Wait.RETRY else since_ms, said, advice.format(name=name))
+    return Hold(kind, record.waiting_ms if wait is MigrationWait.RETRY else since_ms, said, advice.format(name=name))
 
 
 def _turn(migrations: list[Named], record: MigrationRecorded) -> Hold:

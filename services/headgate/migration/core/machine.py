@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from headgate.migration.core import progress, requests
 from headgate.migration.core.approvals import answer_approval
-from headgate.migration.core.draft import Draft
+from headgate.migration.core.draft import MigrationDraft
 from headgate.migration.core.effects import (
     AdoptMigration,
     Broke,
@@ -36,8 +36,8 @@ from headgate.migration.core.effects import (
 )
 from headgate.migration.core.progress import WATCH_SECONDS
 from headgate.migration.core.scheduling import CUTOVER_BACKOFF_SECONDS, reverted, stop, tick
-from headgate.migration.core.state import PENDING, MigrationsState, Term, digest, evolve, new_state
-from headgate.migration.core.transitions import Phase, Signal, phase
+from headgate.migration.core.state import PENDING, MigrationsState, MigrationTerm, digest, evolve, new_state
+from headgate.migration.core.transitions import MigrationPhase, MigrationSignal, phase
 from headgate.records.migration import (
     Artifact,
     MigrationApprovalKey,
@@ -76,10 +76,10 @@ lost with it, because no other process receives their reports."""
 def decide(state: MigrationsState, given: Any, now: Now) -> Decision:
     """What follows from one input. Changes nothing of ``state`` but its term's memory."""
     if isinstance(given, TermBegan):
-        state.term = Term(given.owner_rev)
+        state.term = MigrationTerm(given.owner_rev)
     if state.term is None:
         raise NoTermError(given)
-    draft = Draft(state, state.term, now)
+    draft = MigrationDraft(state, state.term, now)
     match given:
         case TermBegan():
             _open(draft)
@@ -99,7 +99,7 @@ def decide(state: MigrationsState, given: Any, now: Now) -> Decision:
     return draft.decision()
 
 
-def _on_request(draft: Draft, key: MigrationRequestKey | MigrationApprovalKey, *, is_withdrawn: bool) -> None:
+def _on_request(draft: MigrationDraft, key: MigrationRequestKey | MigrationApprovalKey, *, is_withdrawn: bool) -> None:
     if is_withdrawn:
         requests.forget_outcome(draft, key.request)
     elif isinstance(key, MigrationApprovalKey):
@@ -108,16 +108,16 @@ def _on_request(draft: Draft, key: MigrationRequestKey | MigrationApprovalKey, *
         requests.answer(draft, key.request)
 
 
-def _open(draft: Draft) -> None:
+def _open(draft: MigrationDraft) -> None:
     """Start a term: take over or end everything that was running, then continue as usual."""
     draft.set_timer("tick", "", TICK_SECONDS)
     for name, record in draft.migrations():
         requests.await_unthrottling(draft, name)
         match phase(record):
-            case Phase.RUNNING:
+            case MigrationPhase.RUNNING:
                 draft.term.live_at[name] = draft.now.monotonic
                 _take_over(draft, name, record)
-            case Phase.ENDING:
+            case MigrationPhase.ENDING:
                 stop(draft, name, is_forced=True)
             case _:
                 pass
@@ -125,16 +125,18 @@ def _open(draft: Draft) -> None:
     draft.burst()
 
 
-def _take_over(draft: Draft, name: str, record: MigrationRecorded) -> None:
+def _take_over(draft: MigrationDraft, name: str, record: MigrationRecorded) -> None:
     spec = draft.spec(record)
     if spec.strategy in ADOPTABLE:
         draft.ask(name, AdoptMigration(name, record, reverted(draft, spec)))
         return
-    draft.signal(name, Signal.ORPHANED, draft.cause("its owner failed, and the tool that ran it with the owner"))
+    draft.signal(
+        name, MigrationSignal.ORPHANED, draft.cause("its owner failed, and the tool that ran it with the owner")
+    )
     stop(draft, name, is_forced=True)
 
 
-def _on_timer(draft: Draft, name: str) -> None:
+def _on_timer(draft: MigrationDraft, name: str) -> None:
     kind, _, subject = name.partition("/")
     match kind:
         case "tick":
@@ -154,22 +156,22 @@ def _on_timer(draft: Draft, name: str) -> None:
             raise TypeError(f"no rule for timer {name}")
 
 
-def _again(draft: Draft, name: str) -> None:
+def _again(draft: MigrationDraft, name: str) -> None:
     """Request again what could not be done, for the record as it is now."""
     record = draft.migration(name)
     if record is None or name in draft.term.busy:
         return
     match phase(record):
-        case Phase.RUNNING:
+        case MigrationPhase.RUNNING:
             spec = draft.spec(record)
             draft.ask(name, AdoptMigration(name, record, reverted(draft, spec)))
-        case Phase.ENDING:
+        case MigrationPhase.ENDING:
             stop(draft, name, is_forced=True)
         case _:
             pass
 
 
-def _on_result(draft: Draft, effect: Any, result: Any) -> None:
+def _on_result(draft: MigrationDraft, effect: Any, result: Any) -> None:
     if isinstance(effect, ExamineMigration):
         requests.examined(draft, effect, result)
         return
@@ -187,7 +189,7 @@ def _on_result(draft: Draft, effect: Any, result: Any) -> None:
     else:
         _apply_result(draft, name, effect, result)
     after = draft.migration(name)
-    if after is not None and phase(after) is Phase.ENDING and name not in draft.term.busy:
+    if after is not None and phase(after) is MigrationPhase.ENDING and name not in draft.term.busy:
         # A stop that could not be done is requested again after a pause; one that was not requested yet, at once.
         if isinstance(effect, StopMigration):
             draft.set_timer("again", name, AGAIN_SECONDS)
@@ -195,7 +197,7 @@ def _on_result(draft: Draft, effect: Any, result: Any) -> None:
             stop(draft, name, is_forced=after.ending is MigrationState.FAILED)
 
 
-def _apply_result(draft: Draft, name: str, effect: Any, result: Any) -> None:
+def _apply_result(draft: MigrationDraft, name: str, effect: Any, result: Any) -> None:
     match result:
         case Progressed():
             progress.progressed(draft, name, effect, result)
@@ -203,18 +205,20 @@ def _apply_result(draft: Draft, name: str, effect: Any, result: Any) -> None:
             progress.tool_seen(draft, name, effect, result)
         case Completed():
             cause = draft.cause(result.message, artifacts=result.artifacts, note=result.note)
-            draft.signal(name, Signal.COMPLETED, cause)
+            draft.signal(name, MigrationSignal.COMPLETED, cause)
             _hand_over(draft, draft.spec_of(name).reverts)
             draft.burst()
         case Stopped():
-            draft.signal(name, Signal.STOPPED, draft.cause(result.message, artifacts=result.artifacts))
+            draft.signal(name, MigrationSignal.STOPPED, draft.cause(result.message, artifacts=result.artifacts))
             _keep_way_back(draft, draft.spec_of(name).reverts, result.way_back)
             draft.burst()
         case Refused():
-            draft.signal(name, Signal.REFUSED, draft.cause(result.reason))
+            draft.signal(name, MigrationSignal.REFUSED, draft.cause(result.reason))
             draft.burst()
         case Broke():
-            draft.signal(name, Signal.BROKE, draft.cause(result.reason, artifacts=result.artifacts, note=result.note))
+            draft.signal(
+                name, MigrationSignal.BROKE, draft.cause(result.reason, artifacts=result.artifacts, note=result.note)
+            )
         case NotThere():
             _begin_anew(draft, name)
         case CutOverFailed():
@@ -225,37 +229,37 @@ def _apply_result(draft: Draft, name: str, effect: Any, result: Any) -> None:
             raise TypeError(f"{type(effect).__name__} cannot end with {type(result).__name__}")
 
 
-def _hand_over(draft: Draft, reverted_name: str | None) -> None:
+def _hand_over(draft: MigrationDraft, reverted_name: str | None) -> None:
     """What a reverted migration has left is in the table's place now, or the revert's to drop."""
     if reverted_name is not None and draft.migration(reverted_name) is not None:
         draft.term.cleaning.discard(reverted_name)
-        draft.signal(reverted_name, Signal.CLEANED_UP, draft.cause(artifacts=()))
+        draft.signal(reverted_name, MigrationSignal.CLEANED_UP, draft.cause(artifacts=()))
 
 
-def _keep_way_back(draft: Draft, reverted_name: str | None, begun: tuple[Artifact, ...]) -> None:
+def _keep_way_back(draft: MigrationDraft, reverted_name: str | None, begun: tuple[Artifact, ...]) -> None:
     """Keep what an ended revert has started, for the next one; it is cleaned up with what it keeps up to date."""
     record = None if reverted_name is None else draft.migration(reverted_name)
     if reverted_name is not None and record is not None and set(begun) - set(record.artifacts):
         artifacts = (*record.artifacts, *(artifact for artifact in begun if artifact not in record.artifacts))
-        draft.signal(reverted_name, Signal.CLEANED_UP, draft.cause(artifacts=artifacts))
+        draft.signal(reverted_name, MigrationSignal.CLEANED_UP, draft.cause(artifacts=artifacts))
 
 
-def _begin_anew(draft: Draft, name: str) -> None:
-    record = draft.signal(name, Signal.NOT_THERE, draft.cause())
-    if phase(record) is Phase.RUNNING:
+def _begin_anew(draft: MigrationDraft, name: str) -> None:
+    record = draft.signal(name, MigrationSignal.NOT_THERE, draft.cause())
+    if phase(record) is MigrationPhase.RUNNING:
         draft.ask(name, StartMigration(name, record, reverted(draft, draft.spec(record))))
 
 
-def _cut_over_failed(draft: Draft, name: str, reason: str) -> None:
+def _cut_over_failed(draft: MigrationDraft, name: str, reason: str) -> None:
     record = draft.migration(name)
     failed = 0 if record is None else record.cutover_attempts
     pause = CUTOVER_BACKOFF_SECONDS[min(failed, len(CUTOVER_BACKOFF_SECONDS) - 1)]
     after_ms = draft.now.wall_ms + round(pause * 1_000)
-    draft.signal(name, Signal.CUTOVER_FAILED, draft.cause(reason, cutover_after_ms=after_ms))
+    draft.signal(name, MigrationSignal.CUTOVER_FAILED, draft.cause(reason, cutover_after_ms=after_ms))
     draft.set_timer("watch", name, WATCH_SECONDS)
 
 
-def _not_done(draft: Draft, name: str, effect: Any) -> None:
+def _not_done(draft: MigrationDraft, name: str, effect: Any) -> None:
     """The result is not known. A stop is requested by _on_result; everything else is found out by adopting."""
     if isinstance(effect, WatchMigration):
         draft.set_timer("watch", name, WATCH_SECONDS)
@@ -264,13 +268,13 @@ def _not_done(draft: Draft, name: str, effect: Any) -> None:
         draft.set_timer("again", name, AGAIN_SECONDS)
 
 
-def _cleaned_up(draft: Draft, name: str, effect: CleanUpMigration, result: Any) -> None:
+def _cleaned_up(draft: MigrationDraft, name: str, effect: CleanUpMigration, result: Any) -> None:
     if isinstance(result, CleanedUp):
         if not effect.keeps_tables:
             draft.term.cleaning.discard(name)
-        draft.signal(name, Signal.CLEANED_UP, draft.cause(artifacts=result.artifacts))
+        draft.signal(name, MigrationSignal.CLEANED_UP, draft.cause(artifacts=result.artifacts))
     elif isinstance(result, EffectFailed):
-        draft.signal(name, Signal.CLEAN_UP_FAILED, draft.cause(throttle_reason=f"{CLEAN_UP} {result.reason}"))
+        draft.signal(name, MigrationSignal.CLEAN_UP_FAILED, draft.cause(throttle_reason=f"{CLEAN_UP} {result.reason}"))
     else:
         raise TypeError(f"a clean-up cannot end with {type(result).__name__}")
     record = draft.migration(name)

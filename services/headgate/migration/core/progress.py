@@ -7,7 +7,7 @@ at once, because only what is seen there is a fact. A tool that has reported a f
 
 from typing import Any, Final
 
-from headgate.migration.core.draft import Draft
+from headgate.migration.core.draft import MigrationDraft
 from headgate.migration.core.effects import (
     AdoptMigration,
     Progressed,
@@ -18,7 +18,7 @@ from headgate.migration.core.effects import (
     WatchMigration,
 )
 from headgate.migration.core.scheduling import cut_over_if_due
-from headgate.migration.core.transitions import Phase, Signal, phase
+from headgate.migration.core.transitions import MigrationPhase, MigrationSignal, phase
 from headgate.records.migration import MigrationRecorded
 
 STANDS_STILL: Final = 1.0
@@ -33,14 +33,14 @@ PROGRESS_SECONDS_MIN: Final = 5.0
 """Rows copied are recorded at most so often; a new stage at once."""
 
 
-def watch(draft: Draft, name: str) -> None:
+def watch(draft: MigrationDraft, name: str) -> None:
     """Check a running migration, unless an effect of it is out."""
     record = draft.migration(name)
-    if record is not None and phase(record) is Phase.RUNNING and name not in draft.term.busy:
+    if record is not None and phase(record) is MigrationPhase.RUNNING and name not in draft.term.busy:
         draft.ask(name, WatchMigration(name, record))
 
 
-def progressed(draft: Draft, name: str, effect: Any, result: Progressed) -> None:
+def progressed(draft: MigrationDraft, name: str, effect: Any, result: Progressed) -> None:
     """Apply what a check, a start or an adoption has found."""
     record = draft.migration(name)
     if record is None:
@@ -50,13 +50,13 @@ def progressed(draft: Draft, name: str, effect: Any, result: Progressed) -> None
     cut_over_if_due(draft, name)
 
 
-def tool_seen(draft: Draft, name: str, effect: Any, result: ToolSeen) -> None:
+def tool_seen(draft: MigrationDraft, name: str, effect: Any, result: ToolSeen) -> None:
     """Apply a check of a tool's process: what the tool reports by itself stays as it is."""
     record = draft.migration(name)
     if record is None:
         return
-    if phase(record) is Phase.RUNNING and (said := draft.term.said_failed.pop(name, None)) is not None:
-        draft.signal(name, Signal.BROKE, draft.cause(said, artifacts=result.artifacts, note=result.note))
+    if phase(record) is MigrationPhase.RUNNING and (said := draft.term.said_failed.pop(name, None)) is not None:
+        draft.signal(name, MigrationSignal.BROKE, draft.cause(said, artifacts=result.artifacts, note=result.note))
         return
     rows = _or(result.rows_copied, record.rows_copied)
     found = Progressed(
@@ -75,10 +75,10 @@ def tool_seen(draft: Draft, name: str, effect: Any, result: ToolSeen) -> None:
     progressed(draft, name, effect, found)
 
 
-def tool_reported(draft: Draft, report: ToolReported) -> None:
+def tool_reported(draft: MigrationDraft, report: ToolReported) -> None:
     """Apply a tool's report; a late one, whose migration does not run any more, is ignored."""
     record = draft.migration(report.migration)
-    if record is None or phase(record) is not Phase.RUNNING:
+    if record is None or phase(record) is not MigrationPhase.RUNNING:
         return
     rows = report.rows_copied
     if rows is None and report.progress_percent is not None and record.table_rows:
@@ -106,7 +106,7 @@ def tool_reported(draft: Draft, report: ToolReported) -> None:
         watch(draft, report.migration)
 
 
-def _is_progress(draft: Draft, name: str, record: MigrationRecorded, result: Progressed) -> bool:
+def _is_progress(draft: MigrationDraft, name: str, record: MigrationRecorded, result: Progressed) -> bool:
     """Whether it makes progress: something has moved since the last check, or nothing is expected to move.
 
     A thread or a program that merely exists is not progress: a feed without an agent, or a transaction that is held
@@ -129,7 +129,7 @@ def _or(number: int | None, known: int) -> int:
     return known if number is None else number
 
 
-def _note(draft: Draft, name: str, record: MigrationRecorded, result: Progressed, *, is_first: bool) -> None:
+def _note(draft: MigrationDraft, name: str, record: MigrationRecorded, result: Progressed, *, is_first: bool) -> None:
     """Remember that it lives, and record what is new."""
     term, now = draft.term, draft.now.monotonic
     is_live = _is_progress(draft, name, record, result)
@@ -157,6 +157,6 @@ def _note(draft: Draft, name: str, record: MigrationRecorded, result: Progressed
             artifacts=result.artifacts,
             note=result.note,
         )
-        draft.signal(name, Signal.PROGRESSED, cause)
+        draft.signal(name, MigrationSignal.PROGRESSED, cause)
     if result.is_ready_to_complete and not record.was_ready:
         draft.burst()  # another may copy now

@@ -8,7 +8,7 @@ A request with an outcome is never processed again; when its writer deletes it, 
 from typing import Final
 
 from headgate.migration.core.approvals import answer_approval, why_not_awaited
-from headgate.migration.core.draft import Draft
+from headgate.migration.core.draft import MigrationDraft
 from headgate.migration.core.effects import CleanUpMigration, Examined, ExamineMigration, ExamineRefused, Identified
 from headgate.migration.core.scheduling import (
     changed_since,
@@ -19,7 +19,7 @@ from headgate.migration.core.scheduling import (
 )
 from headgate.migration.core.spec import TOOLS, MigrationSpec, MigrationSpecError, parse_request, written
 from headgate.migration.core.state import PENDING, TERMINAL, PlacedRequest
-from headgate.migration.core.transitions import Signal, first_state
+from headgate.migration.core.transitions import MigrationSignal, first_state
 from headgate.migration.core.turns import is_same_database
 from headgate.records.control import OutcomeStatus
 from headgate.records.migration import (
@@ -54,15 +54,15 @@ ALL: Final = "all"
 """In place of an id: every migration that the request can be about."""
 
 _SIGNALS: Final = {
-    MigrationRequestKind.CANCEL: Signal.CANCEL,
-    MigrationRequestKind.LAUNCH: Signal.LAUNCH,
-    MigrationRequestKind.COMPLETE: Signal.COMPLETE,
-    MigrationRequestKind.THROTTLE: Signal.THROTTLE,
-    MigrationRequestKind.FORCE_CUTOVER: Signal.FORCE_CUTOVER,
+    MigrationRequestKind.CANCEL: MigrationSignal.CANCEL,
+    MigrationRequestKind.LAUNCH: MigrationSignal.LAUNCH,
+    MigrationRequestKind.COMPLETE: MigrationSignal.COMPLETE,
+    MigrationRequestKind.THROTTLE: MigrationSignal.THROTTLE,
+    MigrationRequestKind.FORCE_CUTOVER: MigrationSignal.FORCE_CUTOVER,
 }
 
 
-def answer(draft: Draft, request: str) -> None:
+def answer(draft: MigrationDraft, request: str) -> None:
     """Process a request without an outcome."""
     placed = draft.state.requests.get(request)
     if placed is None or draft.outcome(request) is not None:
@@ -81,13 +81,13 @@ def answer(draft: Draft, request: str) -> None:
             _signal_all(draft, request, requested)
 
 
-def forget_outcome(draft: Draft, request: str) -> None:
+def forget_outcome(draft: MigrationDraft, request: str) -> None:
     """The operator has deleted the request: its outcome goes too."""
     if request in draft.state.outcomes:
         draft.put(MigrationOutcomeKey(request), None)
 
 
-def catch_up(draft: Draft) -> None:
+def catch_up(draft: MigrationDraft) -> None:
     """Answer what the last owner has left unanswered, in the order of the requests."""
     state = draft.state
     for request in sorted(set(state.outcomes) - set(state.requests) - set(state.approvals)):
@@ -107,7 +107,7 @@ def catch_up(draft: Draft) -> None:
 # --- submitting -----------------------------------------------------------------------------------------------
 
 
-def _submit(draft: Draft, request: str, requested: MigrationRequested) -> None:
+def _submit(draft: MigrationDraft, request: str, requested: MigrationRequested) -> None:
     try:
         check_name("migration id", requested.migration)
         spec = parse_request(requested.spec)
@@ -123,7 +123,7 @@ def _submit(draft: Draft, request: str, requested: MigrationRequested) -> None:
     return _ask_database(draft, ExamineMigration(request, requested.migration, spec, reverted(draft, spec)))
 
 
-def _ask_database(draft: Draft, effect: ExamineMigration) -> None:
+def _ask_database(draft: MigrationDraft, effect: ExamineMigration) -> None:
     """One question at a time to the databases of one name: the order of submission is kept."""
     if effect.spec.database not in draft.term.examining:
         draft.term.examining[effect.spec.database] = effect.request
@@ -131,7 +131,7 @@ def _ask_database(draft: Draft, effect: ExamineMigration) -> None:
 
 
 def _resubmit(
-    draft: Draft, request: str, requested: MigrationRequested, spec: MigrationSpec, known: MigrationRecorded
+    draft: MigrationDraft, request: str, requested: MigrationRequested, spec: MigrationSpec, known: MigrationRecorded
 ) -> None:
     """The same id never becomes a second migration: a pipeline may submit again whatever its first attempt led to.
 
@@ -149,7 +149,7 @@ def _resubmit(
         )
 
 
-def _identified(draft: Draft, effect: ExamineMigration, server: str) -> None:
+def _identified(draft: MigrationDraft, effect: ExamineMigration, server: str) -> None:
     """Process the identity of the database that a submission with a known id names."""
     known = draft.migration(effect.migration)
     if known is None:
@@ -163,12 +163,12 @@ def _identified(draft: Draft, effect: ExamineMigration, server: str) -> None:
         return draft.settle(effect.request, OutcomeStatus.REFUSED, reason)
     if known.state not in (MigrationState.FAILED, MigrationState.CANCELLED):
         return draft.settle(effect.request, OutcomeStatus.DONE, f"is {known.state} already")
-    draft.signal(effect.migration, Signal.RETRY)
+    draft.signal(effect.migration, MigrationSignal.RETRY)
     draft.settle(effect.request, OutcomeStatus.DONE, f"was {known.state}, is retried")
     return draft.burst()
 
 
-def _rival(draft: Draft, spec: MigrationSpec, server: str) -> str | None:
+def _rival(draft: MigrationDraft, spec: MigrationSpec, server: str) -> str | None:
     """The pending migration of the database that a singleton cannot run beside, as a reason."""
     for name, record in draft.migrations():
         theirs = draft.spec(record)
@@ -186,7 +186,7 @@ def _unknown(name: str) -> str:
     return coded(NOT_FOUND, f"migration {name} does not exist")
 
 
-def _why_not_revertible(draft: Draft, name: str) -> str | None:
+def _why_not_revertible(draft: MigrationDraft, name: str) -> str | None:
     record = draft.migration(name)
     if record is None:
         return _unknown(name)
@@ -208,7 +208,7 @@ def _why_not_revertible(draft: Draft, name: str) -> str | None:
     return None
 
 
-def examined(draft: Draft, effect: ExamineMigration, result: object) -> None:
+def examined(draft: MigrationDraft, effect: ExamineMigration, result: object) -> None:
     """Process the database's answer to a submission."""
     if draft.term.examining.get(effect.spec.database) == effect.request:
         del draft.term.examining[effect.spec.database]
@@ -229,7 +229,7 @@ def examined(draft: Draft, effect: ExamineMigration, result: object) -> None:
     _answer_unexamined(draft, effect.spec.database)
 
 
-def _accept(draft: Draft, effect: ExamineMigration, result: Examined, placed: PlacedRequest) -> None:
+def _accept(draft: MigrationDraft, effect: ExamineMigration, result: Examined, placed: PlacedRequest) -> None:
     spec = effect.spec
     accepted = MigrationSpec(
         **{name: getattr(spec, name) for name in spec.__struct_fields__} | {"found": result.statement}
@@ -287,7 +287,7 @@ def _accept(draft: Draft, effect: ExamineMigration, result: Examined, placed: Pl
     return None
 
 
-def _elsewhere(draft: Draft, spec: MigrationSpec, server: str) -> str | None:
+def _elsewhere(draft: MigrationDraft, spec: MigrationSpec, server: str) -> str | None:
     """Why a revert is refused: it would be done at another database than the change that it undoes."""
     record = reverted(draft, spec)
     if record is None or record.server in ("", server):
@@ -295,7 +295,7 @@ def _elsewhere(draft: Draft, spec: MigrationSpec, server: str) -> str | None:
     return f"{spec.reverts} has changed another database ({record.server}; {spec.database} is {server} now)"
 
 
-def _examine_later(draft: Draft, effect: ExamineMigration, reason: str) -> bool:
+def _examine_later(draft: MigrationDraft, effect: ExamineMigration, reason: str) -> bool:
     """Whether it is asked again."""
     count = draft.term.examined_again.get(effect.request, 0) + 1
     draft.term.examined_again[effect.request] = count
@@ -309,7 +309,7 @@ def _examine_later(draft: Draft, effect: ExamineMigration, reason: str) -> bool:
     return True
 
 
-def examine_again(draft: Draft, request: str) -> None:
+def examine_again(draft: MigrationDraft, request: str) -> None:
     """Examine a submission again, after the pause that follows an examination that could not be done.
 
     If it was taken back since, the next one is examined.
@@ -320,7 +320,7 @@ def examine_again(draft: Draft, request: str) -> None:
             _answer_unexamined(draft, database)
 
 
-def _answer_unexamined(draft: Draft, database: str) -> None:
+def _answer_unexamined(draft: MigrationDraft, database: str) -> None:
     """The next submissions in order, until one has to be examined at the same database."""
     requests = draft.state.requests
     for request in sorted(requests, key=lambda name: (requests[name].offset, name)):
@@ -333,13 +333,13 @@ def _answer_unexamined(draft: Draft, database: str) -> None:
 # --- everything else ------------------------------------------------------------------------------------------
 
 
-def _meant(draft: Draft, requested: MigrationRequested) -> list[str]:
+def _meant(draft: MigrationDraft, requested: MigrationRequested) -> list[str]:
     if requested.migration == ALL:
         return [name for name, _ in draft.migrations()]
     return [requested.migration] if draft.migration(requested.migration) is not None else []
 
 
-def _signal_all(draft: Draft, request: str, requested: MigrationRequested) -> None:
+def _signal_all(draft: MigrationDraft, request: str, requested: MigrationRequested) -> None:
     names = _meant(draft, requested)
     if not names and requested.migration != ALL:
         return draft.settle(request, OutcomeStatus.REFUSED, _unknown(requested.migration))
@@ -375,7 +375,7 @@ def _signal_all(draft: Draft, request: str, requested: MigrationRequested) -> No
     return draft.burst()
 
 
-def _why_not_this_one(draft: Draft, name: str, kind: MigrationRequestKind, ratio: float) -> str | None:
+def _why_not_this_one(draft: MigrationDraft, name: str, kind: MigrationRequestKind, ratio: float) -> str | None:
     """Why a third-party program cannot do what is requested."""
     record = draft.migration(name)
     strategy = None if record is None else draft.spec(record).strategy
@@ -386,7 +386,7 @@ def _why_not_this_one(draft: Draft, name: str, kind: MigrationRequestKind, ratio
     return None
 
 
-def _follow(draft: Draft, name: str, requested: MigrationRequested) -> None:
+def _follow(draft: MigrationDraft, name: str, requested: MigrationRequested) -> None:
     match requested.kind:
         case MigrationRequestKind.CANCEL:
             stop(draft, name, is_forced=False)
@@ -398,7 +398,7 @@ def _follow(draft: Draft, name: str, requested: MigrationRequested) -> None:
             pass
 
 
-def await_unthrottling(draft: Draft, name: str) -> None:
+def await_unthrottling(draft: MigrationDraft, name: str) -> None:
     """Wake up when a migration's throttle ends. Its record has the time: an earlier owner may have set it."""
     record = draft.migration(name)
     if record is None or record.throttle_until_ms == 0 or record.state in TERMINAL:
@@ -407,32 +407,32 @@ def await_unthrottling(draft: Draft, name: str) -> None:
         draft.set_timer("unthrottle", name, max(0, record.throttle_until_ms - draft.now.wall_ms) / 1_000)
 
 
-def unthrottle(draft: Draft, name: str) -> None:
+def unthrottle(draft: MigrationDraft, name: str) -> None:
     """End a throttle whose time is over, or wait for the rest of its time: clocks of owners may differ."""
     record = draft.migration(name)
     if record is not None and 0 < record.throttle_until_ms <= draft.now.wall_ms:
-        draft.signal(name, Signal.THROTTLE, draft.cause(throttle_ratio=0.0))
+        draft.signal(name, MigrationSignal.THROTTLE, draft.cause(throttle_ratio=0.0))
     else:
         await_unthrottling(draft, name)
 
 
-def _why_terminal(draft: Draft, name: str) -> str:
+def _why_terminal(draft: MigrationDraft, name: str) -> str:
     record = draft.migration(name)
     return f"{name} is {record.state} already" if record is not None else _unknown(name)
 
 
-def _retry(draft: Draft, request: str, requested: MigrationRequested) -> None:
+def _retry(draft: MigrationDraft, request: str, requested: MigrationRequested) -> None:
     record = draft.migration(requested.migration)
     if record is None or record.state not in (MigrationState.FAILED, MigrationState.CANCELLED):
         reason = f"{_why_terminal(draft, requested.migration)}: only a failed or cancelled migration can be retried"
         return draft.settle(request, OutcomeStatus.REFUSED, reason)
-    is_awaited = draft.signal(requested.migration, Signal.RETRY).state is MigrationState.AWAITING_APPROVAL
+    is_awaited = draft.signal(requested.migration, MigrationSignal.RETRY).state is MigrationState.AWAITING_APPROVAL
     again = "waits for its approval" if is_awaited else "is queued"
     draft.settle(request, OutcomeStatus.DONE, f"{requested.migration} {again} again")
     return draft.burst()
 
 
-def _clean_up(draft: Draft, request: str, requested: MigrationRequested) -> None:
+def _clean_up(draft: MigrationDraft, request: str, requested: MigrationRequested) -> None:
     names = _meant(draft, requested)
     if not names and requested.migration != ALL:
         return draft.settle(request, OutcomeStatus.REFUSED, _unknown(requested.migration))
@@ -445,7 +445,7 @@ def _clean_up(draft: Draft, request: str, requested: MigrationRequested) -> None
     return draft.burst()
 
 
-def _settle_cancel(draft: Draft, request: str, requested: MigrationRequested) -> None:
+def _settle_cancel(draft: MigrationDraft, request: str, requested: MigrationRequested) -> None:
     names = _meant(draft, requested)
     records = [record for name in names if (record := draft.migration(name)) is not None]
     if any(record.ending is MigrationState.CANCELLED for record in records):
@@ -456,7 +456,7 @@ def _settle_cancel(draft: Draft, request: str, requested: MigrationRequested) ->
         draft.settle(request, OutcomeStatus.REFUSED, f"it came too late: {requested.migration} is {records[0].state}")
 
 
-def settle_waiting(draft: Draft) -> None:
+def settle_waiting(draft: MigrationDraft) -> None:
     """Report the results of cancels and clean-ups that were accepted."""
     for request, placed in sorted(draft.state.requests.items()):
         outcome = draft.outcome(request)

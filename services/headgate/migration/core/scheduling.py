@@ -7,11 +7,11 @@ ticks follows every start.
 
 from typing import Final
 
-from headgate.migration.core.draft import Draft
+from headgate.migration.core.draft import MigrationDraft
 from headgate.migration.core.effects import CleanUpMigration, CutOverMigration, StartMigration, StopMigration
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.core.state import PENDING, TERMINAL
-from headgate.migration.core.transitions import Signal
+from headgate.migration.core.transitions import MigrationSignal
 from headgate.migration.core.turns import broken_before, held_off_by, is_same_database, pending_before
 from headgate.records.migration import FEED, MigrationRecorded, MigrationState
 from headgate.records.name_lists import number_of
@@ -28,7 +28,7 @@ RUNNING_MAX: Final = 256
 """Vitess's bound; each has sessions at a database."""
 
 
-def tick(draft: Draft) -> None:
+def tick(draft: MigrationDraft) -> None:
     """One round; changes nothing of what needs no change."""
     _retry_orphaned(draft)
     _admit(draft)
@@ -41,14 +41,14 @@ def tick(draft: Draft) -> None:
             _clean_up(draft, name, record)
 
 
-def stop(draft: Draft, name: str, *, is_forced: bool) -> None:
+def stop(draft: MigrationDraft, name: str, *, is_forced: bool) -> None:
     """Request the stop of a migration that is ending, or, if an effect of it is still out, when that returns."""
     record = draft.migration(name)
     if record is not None and record.ending is not None and name not in draft.term.busy:
         draft.ask(name, StopMigration(name, record, is_forced))
 
 
-def cut_over_if_due(draft: Draft, name: str) -> None:
+def cut_over_if_due(draft: MigrationDraft, name: str) -> None:
     """Request the cut-over of a migration that is ready for it, is allowed to, and has waited long enough."""
     record = draft.migration(name)
     if record is None or record.state is not MigrationState.RUNNING or record.ending is not None:
@@ -61,35 +61,35 @@ def cut_over_if_due(draft: Draft, name: str) -> None:
     force_after = spec.force_cutover_after_seconds
     waited = (draft.now.wall_ms - record.waiting_ms) / 1_000 if record.waiting_ms else 0.0
     if force_after is not None and waited >= force_after and not record.cutover_forced:
-        record = draft.signal(name, Signal.FORCE_CUTOVER)
+        record = draft.signal(name, MigrationSignal.FORCE_CUTOVER)
     if not record.cutover_forced and draft.now.wall_ms < record.cutover_after_ms:
         return
     if pending_before(draft.migrations(), record):
         return
-    draft.ask(name, CutOverMigration(name, draft.signal(name, Signal.CUT_OVER)))
+    draft.ask(name, CutOverMigration(name, draft.signal(name, MigrationSignal.CUT_OVER)))
 
 
-def _retry_orphaned(draft: Draft) -> None:
+def _retry_orphaned(draft: MigrationDraft) -> None:
     """Retry once, and only once, what an owner's failure has ended: a second failure is not an accident."""
     for name, record in draft.migrations():
         if record.state is MigrationState.FAILED and record.owner_failed and record.retries == 0:
-            draft.signal(name, Signal.RETRY, draft.cause("started again by itself: its owner had failed"))
+            draft.signal(name, MigrationSignal.RETRY, draft.cause("started again by itself: its owner had failed"))
             draft.burst()
             return
 
 
-def _admit(draft: Draft) -> None:
+def _admit(draft: MigrationDraft) -> None:
     for name, record in draft.migrations():
         if record.state is not MigrationState.QUEUED or record.launch_postponed:
             continue
         # What has no copying to do completes by being run, so a postponed completion postpones its start.
         if record.is_immediate and record.completion_postponed:
             continue
-        draft.signal(name, Signal.ADMIT)
+        draft.signal(name, MigrationSignal.ADMIT)
         return
 
 
-def _conclude(draft: Draft) -> None:
+def _conclude(draft: MigrationDraft) -> None:
     """Conclude migrations that are ready but have nothing to do, or must not be done out of order."""
     for name, record in draft.migrations():
         if record.state is not MigrationState.READY:
@@ -97,19 +97,21 @@ def _conclude(draft: Draft) -> None:
         spec = draft.spec(record)
         twin = _done_already(draft, name, record, spec)
         if record.has_nothing_to_do:
-            draft.signal(name, Signal.CONCLUDE, draft.cause(record.message or "no change"))
+            draft.signal(name, MigrationSignal.CONCLUDE, draft.cause(record.message or "no change"))
         elif twin is not None:
-            draft.signal(name, Signal.CONCLUDE, draft.cause(f"duplicate DDL as {twin}"))
+            draft.signal(name, MigrationSignal.CONCLUDE, draft.cause(f"duplicate DDL as {twin}"))
         elif (lost := broken_before(draft.migrations(), record)) is not None:
             draft.signal(
-                name, Signal.OUTRUN, draft.cause(f"in-order completion: {lost} of its context did not complete")
+                name,
+                MigrationSignal.OUTRUN,
+                draft.cause(f"in-order completion: {lost} of its context did not complete"),
             )
         else:
             continue
         draft.burst()
 
 
-def _start_next(draft: Draft) -> None:
+def _start_next(draft: MigrationDraft) -> None:
     everything = list(draft.migrations())
     if sum(record.state is MigrationState.RUNNING for _, record in everything) >= RUNNING_MAX:
         return
@@ -122,7 +124,7 @@ def _start_next(draft: Draft) -> None:
             continue
         if (record.is_immediate and pending_before(everything, record)) or held_off_by(everything, record):
             continue
-        started = draft.signal(name, Signal.START)
+        started = draft.signal(name, MigrationSignal.START)
         draft.term.forget(name)
         draft.term.live_at[name] = draft.now.monotonic
         draft.ask(name, StartMigration(name, started, reverted(draft, spec)))
@@ -130,12 +132,12 @@ def _start_next(draft: Draft) -> None:
         return
 
 
-def reverted(draft: Draft, spec: MigrationSpec) -> MigrationRecorded | None:
+def reverted(draft: MigrationDraft, spec: MigrationSpec) -> MigrationRecorded | None:
     """The record of the migration that this one undoes."""
     return None if spec.reverts is None else draft.migration(spec.reverts)
 
 
-def _done_already(draft: Draft, name: str, proposed: MigrationRecorded, spec: MigrationSpec) -> str | None:
+def _done_already(draft: MigrationDraft, name: str, proposed: MigrationRecorded, spec: MigrationSpec) -> str | None:
     if not spec.context or spec.reverts is not None:
         return None
     for other, record in draft.migrations():
@@ -148,20 +150,20 @@ def _done_already(draft: Draft, name: str, proposed: MigrationRecorded, spec: Mi
     return None
 
 
-def _look_after(draft: Draft, name: str, record: MigrationRecorded) -> None:
+def _look_after(draft: MigrationDraft, name: str, record: MigrationRecorded) -> None:
     if record.ending is not None:
         stop(draft, name, is_forced=True)
         return
     silent = draft.now.monotonic - draft.term.live_at.setdefault(name, draft.now.monotonic)
     if silent >= STALE_SECONDS:
         where = f"stage {record.stage}, {number_of(record.rows_copied, 'row')}" if record.stage else "no stage yet"
-        draft.signal(name, Signal.STALE, draft.cause(f"stale: no progress for {silent:.0f} s ({where})"))
+        draft.signal(name, MigrationSignal.STALE, draft.cause(f"stale: no progress for {silent:.0f} s ({where})"))
         stop(draft, name, is_forced=True)
     else:
         cut_over_if_due(draft, name)
 
 
-def _clean_up(draft: Draft, name: str, record: MigrationRecorded) -> None:
+def _clean_up(draft: MigrationDraft, name: str, record: MigrationRecorded) -> None:
     if not record.artifacts or name in draft.term.busy:
         return
     is_due = draft.now.wall_ms - record.ended_ms >= draft.spec(record).retain_artifacts_seconds * 1_000
@@ -177,7 +179,7 @@ def has_changed(record: MigrationRecorded) -> bool:
     return record.state is MigrationState.COMPLETE and record.started_ms > 0
 
 
-def changed_since(draft: Draft, name: str, record: MigrationRecorded) -> str | None:
+def changed_since(draft: MigrationDraft, name: str, record: MigrationRecorded) -> str | None:
     """A migration that has changed the same table since ``record`` completed."""
     for other, theirs in draft.migrations():
         if other == name or theirs.table != record.table or not has_changed(theirs):
@@ -188,5 +190,5 @@ def changed_since(draft: Draft, name: str, record: MigrationRecorded) -> str | N
     return None
 
 
-def _is_being_reverted(draft: Draft, name: str) -> bool:
+def _is_being_reverted(draft: MigrationDraft, name: str) -> bool:
     return any(record.state in PENDING and draft.spec(record).reverts == name for _, record in draft.migrations())

@@ -1,7 +1,7 @@
 """The state of migrations on the log, and how a record changes it: per key, nothing else.
 
-Beside it, ``Term`` is one owner's memory, from its election to its end: what it has asked for, when it heard of whom.
-``decide`` writes it, nothing else; no digest covers it.
+Beside it, ``MigrationTerm`` is one owner's memory, from its election to its end: what it has asked for, when it heard
+of whom. ``decide`` writes it, nothing else; no digest covers it.
 """
 
 import hashlib
@@ -31,9 +31,9 @@ __all__ = [
     "LEVEL_FIRST",
     "PENDING",
     "TERMINAL",
+    "MigrationTerm",
     "MigrationsState",
     "PlacedRequest",
-    "Term",
     "digest",
     "evolve",
     "new_state",
@@ -53,7 +53,7 @@ class PlacedRequest(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Term:
+class MigrationTerm:
     """One owner's memory."""
 
     owner_rev: int
@@ -100,7 +100,7 @@ class MigrationsState:
         self.approvals: dict[str, PlacedRequest] = {}
         self.outcomes: dict[str, RequestSettled] = {}
         self.level = LEVEL_FIRST
-        self.term: Term | None = None
+        self.term: MigrationTerm | None = None
 
 
 def new_state(_shard: int) -> MigrationsState:

@@ -49,7 +49,7 @@ STAGES_MAX: Final = 32
 MORE_STAGES: Final = "other stages"
 
 
-class Phase(StrEnum):
+class MigrationPhase(StrEnum):
     """A MigrationState, with the form of running that answers differently told apart."""
 
     AWAITING_APPROVAL = "awaiting_approval"
@@ -62,7 +62,7 @@ class Phase(StrEnum):
     CANCELLED = "cancelled"
 
 
-class Signal(StrEnum):
+class MigrationSignal(StrEnum):
     """An event: the scheduler's choice, an operator's request, an answer of the database, silence, a lost owner."""
 
     APPROVE = "approve"
@@ -90,7 +90,7 @@ class Signal(StrEnum):
     CLEAN_UP_FAILED = "clean_up_failed"
 
 
-class Action(StrEnum):
+class MigrationAction(StrEnum):
     """What the owner makes of a signal; each is one function below."""
 
     NEVER = "never"
@@ -147,7 +147,9 @@ clean_up_failed -                 .                .                -           
 """The whole machine, ``-`` for never and ``.`` for keep."""
 
 
-TRANSITIONS: Final = read_grid(_TABLE, Phase, Signal, Action, {"-": Action.NEVER, ".": Action.KEEP})
+TRANSITIONS: Final = read_grid(
+    _TABLE, MigrationPhase, MigrationSignal, MigrationAction, {"-": MigrationAction.NEVER, ".": MigrationAction.KEEP}
+)
 """(phase, signal) → action, for every pair."""
 
 
@@ -178,14 +180,14 @@ def first_state(must_be_approved: bool) -> MigrationState:
     return MigrationState.AWAITING_APPROVAL if must_be_approved else MigrationState.QUEUED
 
 
-def phase(record: MigrationRecorded) -> Phase:
+def phase(record: MigrationRecorded) -> MigrationPhase:
     """The phase of a record."""
     if record.state is MigrationState.RUNNING and record.ending is not None:
-        return Phase.ENDING
-    return Phase(record.state.value)
+        return MigrationPhase.ENDING
+    return MigrationPhase(record.state.value)
 
 
-def apply(record: MigrationRecorded, signal: Signal, cause: Cause) -> MigrationRecorded:
+def apply(record: MigrationRecorded, signal: MigrationSignal, cause: Cause) -> MigrationRecorded:
     """The record that ``signal`` makes of ``record``, the same object if nothing changes."""
     action = TRANSITIONS[phase(record), signal]
     make = _ACTIONS.get(action)
@@ -429,7 +431,7 @@ def _set_force(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
 
 
 def _forget_artifacts(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
-    why = record.throttle_reason if phase(record) in (Phase.QUEUED, Phase.READY) else ""
+    why = record.throttle_reason if phase(record) in (MigrationPhase.QUEUED, MigrationPhase.READY) else ""
     return replace(_throttled(record, why, cause), owner_rev=cause.owner_rev, artifacts=cause.artifacts)
 
 
@@ -439,27 +441,27 @@ def _say_why(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
     return replace(_throttled(record, cause.throttle_reason, cause), owner_rev=cause.owner_rev)
 
 
-_ACTIONS: Final[dict[Action, Callable[[MigrationRecorded, Cause], MigrationRecorded]]] = {
-    Action.KEEP: _keep,
-    Action.APPROVED: _approved,
-    Action.QUEUE: _queue,
-    Action.MAKE_READY: _make_ready,
-    Action.RUN: _run,
-    Action.RUN_ANEW: _run_anew,
-    Action.NOTE: _note,
-    Action.ENTER_CUTOVER: _enter_cutover,
-    Action.COUNT_CUTOVER: _count_cutover,
-    Action.FINISH: _finish,
-    Action.GIVE_UP: _give_up,
-    Action.END_FAILED: _end_failed,
-    Action.END_ORPHANED: _end_orphaned,
-    Action.END_CANCELLED: _end_cancelled,
-    Action.SETTLE: _settle,
-    Action.DROP: _drop,
-    Action.OPEN_LAUNCH: _open_launch,
-    Action.OPEN_COMPLETION: _open_completion,
-    Action.SET_THROTTLE: _set_throttle,
-    Action.SET_FORCE: _set_force,
-    Action.FORGET_ARTIFACTS: _forget_artifacts,
-    Action.SAY_WHY: _say_why,
+_ACTIONS: Final[dict[MigrationAction, Callable[[MigrationRecorded, Cause], MigrationRecorded]]] = {
+    MigrationAction.KEEP: _keep,
+    MigrationAction.APPROVED: _approved,
+    MigrationAction.QUEUE: _queue,
+    MigrationAction.MAKE_READY: _make_ready,
+    MigrationAction.RUN: _run,
+    MigrationAction.RUN_ANEW: _run_anew,
+    MigrationAction.NOTE: _note,
+    MigrationAction.ENTER_CUTOVER: _enter_cutover,
+    MigrationAction.COUNT_CUTOVER: _count_cutover,
+    MigrationAction.FINISH: _finish,
+    MigrationAction.GIVE_UP: _give_up,
+    MigrationAction.END_FAILED: _end_failed,
+    MigrationAction.END_ORPHANED: _end_orphaned,
+    MigrationAction.END_CANCELLED: _end_cancelled,
+    MigrationAction.SETTLE: _settle,
+    MigrationAction.DROP: _drop,
+    MigrationAction.OPEN_LAUNCH: _open_launch,
+    MigrationAction.OPEN_COMPLETION: _open_completion,
+    MigrationAction.SET_THROTTLE: _set_throttle,
+    MigrationAction.SET_FORCE: _set_force,
+    MigrationAction.FORGET_ARTIFACTS: _forget_artifacts,
+    MigrationAction.SAY_WHY: _say_why,
 }

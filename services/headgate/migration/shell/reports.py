@@ -24,7 +24,7 @@ from aiohttp import web
 
 from headgate.migration.core.effects import ToolReported, ToolStatus
 from headgate.migration.core.state import MigrationsState
-from headgate.migration.core.transitions import Phase, phase
+from headgate.migration.core.transitions import MigrationPhase, phase
 
 PATH: Final = "/schema-migration/report-status"
 
@@ -121,7 +121,7 @@ class ToolReports:
         said = authorization.removeprefix(_SCHEME) if authorization.startswith(_SCHEME) else ""
         if token is None or not hmac.compare_digest(token.encode(), said.encode()):
             raise Answer(403, f"not the token of the running attempt of {report.migration}")
-        if (stands := phase(record)) is not Phase.RUNNING:
+        if (stands := phase(record)) is not MigrationPhase.RUNNING:
             raise Answer(409, f"{report.migration} is {stands.value}, it does not run")
         return report
 

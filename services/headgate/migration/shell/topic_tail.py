@@ -22,7 +22,7 @@ from headgate.formats.debezium_avro import Fields, SchemaById
 from headgate.formats.decoding import SchemasUnavailableError
 from headgate.formats.schema_registry import SchemaRegistry
 from headgate.migration.strategies.contract import DatabaseUnavailableError
-from headgate.migration.strategies.online.lane import LastChange, Place
+from headgate.migration.strategies.online.lane import LastChange, TopicPosition
 from headgate.migration.strategies.target import refusing
 from headgate.records.identifiers import show_identifier
 from headgate.sources.offsets import SourceError
@@ -142,7 +142,7 @@ class Tail:
         self._events = Events(schemas)
         self._read(0.0)
 
-    def find(self, changes: Sequence[LastChange], seconds: float) -> list[tuple[Place, ...]]:
+    def find(self, changes: Sequence[LastChange], seconds: float) -> list[tuple[TopicPosition, ...]]:
         """See TopicTail. Raises FeedsUnavailableError if a registry does not answer, or the topic cannot be read."""
         deadline, events = time.monotonic() + seconds, self._events
         found = [events.places(change) for change in changes]
@@ -177,7 +177,7 @@ class Tail:
         except LogError as error:
             raise FeedsUnavailableError(str(error)) from error
         for message in messages:
-            self._events.add(message.value(), Place(int(message.partition() or 0), int(message.offset() or 0)))
+            self._events.add(message.value(), TopicPosition(int(message.partition() or 0), int(message.offset() or 0)))
 
 
 class Events:
@@ -186,9 +186,9 @@ class Events:
     def __init__(self, schemas: SchemaById | None = None) -> None:
         """``schemas``: the records are in Avro, else in JSON."""
         self._read: Callable[[bytes], _Event | None] = _event if schemas is None else _Avro(schemas)
-        self._places: dict[tuple[str, int | str], dict[tuple[str, int], Place]] = {}
+        self._places: dict[tuple[str, int | str], dict[tuple[str, int], TopicPosition]] = {}
 
-    def add(self, value: bytes | None, place: Place) -> None:
+    def add(self, value: bytes | None, place: TopicPosition) -> None:
         """Add one record. A connector that was restarted may send an event twice: the later one counts.
 
         Raises FeedsUnavailableError.
@@ -203,7 +203,7 @@ class Events:
         while len(self._places) > EVENTS_MAX:
             del self._places[next(iter(self._places))]
 
-    def places(self, change: LastChange) -> tuple[Place, ...]:
+    def places(self, change: LastChange) -> tuple[TopicPosition, ...]:
         """Where the change's events are, if all of them were seen; of those that fit, the last ones."""
         names = (("lsn", change.lsn), ("txid", change.txid), ("gtid", change.gtid))
         name, value = next((name, value) for name, value in names if value is not None)

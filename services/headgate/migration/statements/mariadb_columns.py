@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headgate.migration.statements.statement import Place, Statement, StatementError, Step
+from headgate.migration.statements.statement import ColumnPosition, Statement, StatementClause, StatementError
 
 _CHANGES = frozenset({"modify-column", "change-column"})
 
@@ -30,7 +30,7 @@ def origins(statement: Statement, before: Sequence[str]) -> list[Origin]:
     """The columns afterwards. Raises StatementError for a column that does not exist, or that two clauses change."""
     steps = _effective(statement, before)
     found: list[Origin] = []
-    late: list[tuple[Place | None, Origin]] = []
+    late: list[tuple[ColumnPosition | None, Origin]] = []
     for position, name in enumerate(before):
         step = _one(steps, name)
         if step is None or step.clause.key == "column-default":
@@ -52,7 +52,7 @@ def origins(statement: Statement, before: Sequence[str]) -> list[Origin]:
     return found
 
 
-def _effective(statement: Statement, before: Sequence[str]) -> list[Step]:
+def _effective(statement: Statement, before: Sequence[str]) -> list[StatementClause]:
     """Clauses about columns, without those that IF [NOT] EXISTS leaves out. Raises StatementError."""
     found = []
     for step in statement.steps:
@@ -70,7 +70,7 @@ def _effective(statement: Statement, before: Sequence[str]) -> list[Step]:
     return found
 
 
-def _one(steps: list[Step], name: str) -> Step | None:
+def _one(steps: list[StatementClause], name: str) -> StatementClause | None:
     mine = [step for step in steps if step.column is not None and same_name(step.column, name)]
     if len(mine) > 1:
         raise StatementError(f"two clauses change column {name}: submit a migration for each")
@@ -81,7 +81,7 @@ def _position(names: Sequence[str], name: str | None) -> int | None:
     return next((at for at, known in enumerate(names) if name is not None and same_name(known, name)), None)
 
 
-def _insert(found: list[Origin], place: Place | None, origin: Origin) -> None:
+def _insert(found: list[Origin], place: ColumnPosition | None, origin: Origin) -> None:
     if place is None:
         found.append(origin)
         return

@@ -3,9 +3,9 @@
 from typing import Final
 
 from headgate.migration.statements.clauses import CLAUSES, Support
-from headgate.migration.statements.mariadb_tokens import Kind, Reader
+from headgate.migration.statements.mariadb_tokens import Reader, TokenKind
 from headgate.migration.statements.reserved_schemas import why_reserved
-from headgate.migration.statements.statement import Place, StatementError, Step, refuse
+from headgate.migration.statements.statement import ColumnPosition, StatementClause, StatementError, refuse
 
 QUERIES: Final = frozenset({"SELECT", "UNION", "TABLE"})
 """Not in an expression: it could read other tables."""
@@ -21,7 +21,7 @@ class Definitions:
 
     def __init__(self, text: str) -> None:
         self._reader = Reader(text)
-        self._steps: list[Step] = []
+        self._steps: list[StatementClause] = []
 
     def _add(
         self,
@@ -29,13 +29,13 @@ class Definitions:
         column: str | None = None,
         name: str | None = None,
         *,
-        place: Place | None = None,
+        place: ColumnPosition | None = None,
         is_conditional: bool = False,
     ) -> None:
         clause = _CLAUSES[key]
         if clause.support is Support.REFUSED:
             raise refuse(clause)
-        self._steps.append(Step(clause, column, name, place, is_conditional))
+        self._steps.append(StatementClause(clause, column, name, place, is_conditional))
 
     def _table(self) -> tuple[str | None, str, int, int]:
         """Schema, name, and where both begin and end."""
@@ -113,11 +113,11 @@ class Definitions:
         place = self._placed() if at_place else None
         self._add("add-column", name=name, place=place, is_conditional=conditional)
 
-    def _placed(self) -> Place | None:
+    def _placed(self) -> ColumnPosition | None:
         if self._reader.takes("FIRST"):
-            return Place()
+            return ColumnPosition()
         if self._reader.takes("AFTER"):
-            return Place(self._reader.name("a column"))
+            return ColumnPosition(self._reader.name("a column"))
         return None
 
     def _key(self, key: str) -> None:
@@ -192,7 +192,7 @@ class Definitions:
 
     def _type(self) -> None:
         reader = self._reader
-        if reader.next.kind is not Kind.WORD:
+        if reader.next.kind is not TokenKind.WORD:
             raise reader.unknown("expected a type")
         word = reader.take().word
         if word == "NATIONAL":
@@ -278,7 +278,7 @@ class Definitions:
         if reader.next.word in ("NEXT", "PREVIOUS"):
             raise reader.unknown("sequences are not followed")
         self._literal()
-        if reader.sees("(") and reader.previous.kind is Kind.WORD:
+        if reader.sees("(") and reader.previous.kind is TokenKind.WORD:
             reader.group(without=QUERIES)
 
     def _literal(self) -> None:
@@ -289,11 +289,11 @@ class Definitions:
             reader.number()
             return
         token = reader.take()
-        if token.kind is Kind.WORD and reader.next.kind is Kind.STRING and reader.next.start == token.end:
+        if token.kind is TokenKind.WORD and reader.next.kind is TokenKind.STRING and reader.next.start == token.end:
             token = reader.take()  # x'ff', _utf8mb4'a'
-        elif token.kind is Kind.WORD and token.word.startswith("_") and reader.next.kind is Kind.STRING:
+        elif token.kind is TokenKind.WORD and token.word.startswith("_") and reader.next.kind is TokenKind.STRING:
             token = reader.take()
-        if token.kind not in (Kind.WORD, Kind.NUMBER, Kind.STRING, Kind.QUOTED):
+        if token.kind not in (TokenKind.WORD, TokenKind.NUMBER, TokenKind.STRING, TokenKind.QUOTED):
             raise reader.unknown("expected a value")
 
     def _charset(self) -> None:

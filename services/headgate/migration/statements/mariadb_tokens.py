@@ -22,7 +22,7 @@ _SYMBOLS: Final = frozenset("(),.;=<>!+-*/%&|^~")
 _ESCAPED_QUOTE: Final = "a quote after a backslash: write two quotes ('') instead"
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is."""
 
     WORD = auto()
@@ -36,7 +36,7 @@ class Kind(Enum):
 class Token(msgspec.Struct, frozen=True):
     """``value`` is a name without its quotes, or a word, symbol, string or number as it is written."""
 
-    kind: Kind
+    kind: TokenKind
     value: str
     start: int
     end: int
@@ -44,7 +44,7 @@ class Token(msgspec.Struct, frozen=True):
     @property
     def word(self) -> str:
         """In capitals if it is a word that is not quoted; else empty, or the symbol."""
-        return self.value.upper() if self.kind in (Kind.WORD, Kind.SYMBOL) else ""
+        return self.value.upper() if self.kind in (TokenKind.WORD, TokenKind.SYMBOL) else ""
 
 
 def tokens_of(text: str) -> list[Token]:
@@ -54,7 +54,7 @@ def tokens_of(text: str) -> list[Token]:
     while (at := _skipped(text, at)) < len(text):
         found.append(_token(text, at))
         at = found[-1].end
-    return [*found, Token(Kind.END, "", len(text), len(text))]
+    return [*found, Token(TokenKind.END, "", len(text), len(text))]
 
 
 def _skipped(text: str, at: int) -> int:
@@ -74,13 +74,13 @@ def _skipped(text: str, at: int) -> int:
 
 
 def _token(text: str, at: int) -> Token:
-    for kind, pattern in ((Kind.NUMBER, _NUMBER), (Kind.WORD, _WORD), (Kind.STRING, _STRING)):
+    for kind, pattern in ((TokenKind.NUMBER, _NUMBER), (TokenKind.WORD, _WORD), (TokenKind.STRING, _STRING)):
         if (match := pattern.match(text, at)) is not None:
             return Token(kind, match.group(), at, match.end())
     if (match := _QUOTED.match(text, at)) is not None:
-        return Token(Kind.QUOTED, match.group(1).replace("``", "`"), at, match.end())
+        return Token(TokenKind.QUOTED, match.group(1).replace("``", "`"), at, match.end())
     if text[at] in _SYMBOLS:
-        return Token(Kind.SYMBOL, text[at], at, at + 1)
+        return Token(TokenKind.SYMBOL, text[at], at, at + 1)
     if text[at] in "'\"":
         raise StatementError(f"a string does not end, or has {_ESCAPED_QUOTE}: {shown(text[at:])}")
     raise StatementError(f"{text[at]!r} is not understood: {shown(text[at:])}")
@@ -111,7 +111,7 @@ class Reader:
     def take(self) -> Token:
         """The next token, whatever it is."""
         token = self.next
-        if token.kind is not Kind.END:
+        if token.kind is not TokenKind.END:
             self._at += 1
         return token
 
@@ -137,19 +137,19 @@ class Reader:
 
     def name(self, what: str = "a name") -> str:
         """Take an identifier. Raises StatementError."""
-        if self.next.kind not in (Kind.WORD, Kind.QUOTED):
+        if self.next.kind not in (TokenKind.WORD, TokenKind.QUOTED):
             raise self.unknown(f"expected {what}")
         return self.take().value
 
     def string(self) -> None:
         """Take a string. Raises StatementError."""
-        if self.next.kind is not Kind.STRING:
+        if self.next.kind is not TokenKind.STRING:
             raise self.unknown("expected a string")
         self.take()
 
     def number(self) -> None:
         """Take a number. Raises StatementError."""
-        if self.next.kind is not Kind.NUMBER:
+        if self.next.kind is not TokenKind.NUMBER:
             raise self.unknown("expected a number")
         self.take()
 
@@ -162,7 +162,7 @@ class Reader:
         depth, first = 1, self._at
         while depth:
             token = self.take()
-            if token.kind is Kind.END:
+            if token.kind is TokenKind.END:
                 raise StatementError("a parenthesis is not closed")
             if token.word in without or token.word == ";":
                 raise StatementError(f"{token.value} is not understood here: {shown(self.text[token.start :])}")
@@ -172,7 +172,7 @@ class Reader:
     @property
     def is_at_end(self) -> bool:
         """Whether nothing follows."""
-        return self.next.kind is Kind.END
+        return self.next.kind is TokenKind.END
 
     def unknown(self, why: str = "it is not understood") -> StatementError:
         """The error for what comes next."""
@@ -185,7 +185,7 @@ class Reader:
         """The text from there on without comments, on one line."""
         found, before = "", start
         for token in self._tokens:
-            if token.kind is Kind.END or token.start < start:
+            if token.kind is TokenKind.END or token.start < start:
                 continue
             found += (" " if found and token.start > before else "") + self.text[token.start : token.end]
             before = token.end

@@ -12,7 +12,7 @@ from pgparse import PGQueryError, parse
 
 from headgate.migration.statements.clauses import CLAUSES, Support
 from headgate.migration.statements.reserved_schemas import why_reserved
-from headgate.migration.statements.statement import Span, Statement, StatementError, Step, refuse, shown
+from headgate.migration.statements.statement import Span, Statement, StatementClause, StatementError, refuse, shown
 
 _CLAUSES: Final = CLAUSES["postgres"]
 
@@ -126,7 +126,7 @@ class _Reader:
 
     def __init__(self, text: str, tokens: list[tuple[str, int, int]], kind: str, node: Node) -> None:
         self._text, self._tokens, self._kind, self._node = text, tokens, kind, node
-        self._steps: list[Step] = []
+        self._steps: list[StatementClause] = []
 
     def statement(self) -> Statement:
         node = self._node
@@ -178,7 +178,7 @@ class _Reader:
             )
         if clause.support is Support.REFUSED:
             raise refuse(clause)
-        self._steps.append(Step(clause, column, name, is_conditional=is_conditional))
+        self._steps.append(StatementClause(clause, column, name, is_conditional=is_conditional))
 
     # --- ALTER TABLE ---
 

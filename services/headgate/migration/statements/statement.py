@@ -7,7 +7,7 @@ import msgspec
 
 from headgate.migration.statements.clauses import Clause, Support
 
-__all__ = ["Place", "Span", "Statement", "StatementError", "Step", "refuse"]
+__all__ = ["ColumnPosition", "Span", "Statement", "StatementClause", "StatementError", "refuse"]
 
 MAX_SHOWN = 60
 
@@ -16,13 +16,13 @@ class StatementError(ValueError):
     """A statement that cannot become a migration. The message names what is wrong and what to write instead."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class ColumnPosition(msgspec.Struct, frozen=True):
     """MariaDB's FIRST (``after`` is None) or AFTER a column."""
 
     after: str | None = None
 
 
-class Step(msgspec.Struct, frozen=True):
+class StatementClause(msgspec.Struct, frozen=True):
     """One clause of a statement.
 
     ``column`` is the column that it changes, ``name`` what it adds, or what the column is called from then on.
@@ -32,7 +32,7 @@ class Step(msgspec.Struct, frozen=True):
     clause: Clause
     column: str | None = None
     name: str | None = None
-    place: Place | None = None
+    place: ColumnPosition | None = None
     is_conditional: bool = False
 
 
@@ -57,7 +57,7 @@ class Statement(msgspec.Struct, frozen=True):
     table: str
     head: str
     tail: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[StatementClause, ...] = ()
     if_exists: bool = False
     if_not_exists: bool = False
     rules: tuple[Span, ...] = ()
@@ -74,7 +74,7 @@ class Statement(msgspec.Struct, frozen=True):
                 tail = tail[: rule.start] + rules[rule.name] + tail[rule.end :]
         return f"{self.head}{name}{tail}"
 
-    def direct_only(self) -> Step | None:
+    def direct_only(self) -> StatementClause | None:
         """The first clause that no strategy can copy."""
         return next((step for step in self.steps if step.clause.support is Support.DIRECT), None)
 
@@ -83,7 +83,7 @@ class Statement(msgspec.Struct, frozen=True):
         """Whether the whole of it can be tried on an empty copy of the table."""
         return all(step.clause.is_rehearsed for step in self.steps)
 
-    def having(self, *keys: str) -> Step | None:
+    def having(self, *keys: str) -> StatementClause | None:
         """The first clause with one of these keys."""
         return next((step for step in self.steps if step.clause.key in keys), None)
 

@@ -22,18 +22,18 @@ from headgate.records.migration import Artifact, MigrationRecorded
 
 __all__ = [
     "Chunk",
-    "Column",
+    "CopyPlan",
+    "DatabaseLoad",
     "DatabaseUnavailableError",
-    "Load",
+    "DescribedColumn",
+    "DescribedTable",
     "LockUnavailableError",
     "Memory",
-    "Plan",
     "RefusedError",
     "Server",
     "Stored",
     "Strategy",
     "SupersededError",
-    "Table",
     "force_refused",
     "not_found",
 ]
@@ -51,7 +51,7 @@ class SupersededError(Exception):
     """A later owner has taken the migration over at the database."""
 
 
-class Column(msgspec.Struct, frozen=True):
+class DescribedColumn(msgspec.Struct, frozen=True):
     """One column: ``type`` as the server writes it. ``is_generated``: the server computes it.
 
     ``number`` is PostgreSQL's number of the column in its table; MariaDB has none (0). ``is_enum``: its type has a name
@@ -69,7 +69,7 @@ class Column(msgspec.Struct, frozen=True):
     collation: str = ""
 
 
-class Table(msgspec.Struct, frozen=True):
+class DescribedTable(msgspec.Struct, frozen=True):
     """A table as the server describes it.
 
     ``keys`` are its unique keys, the primary one first: name → columns; ``primary`` are that one's columns.
@@ -82,7 +82,7 @@ class Table(msgspec.Struct, frozen=True):
 
     schema: str
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[DescribedColumn, ...]
     keys: dict[str, tuple[str, ...]]
     definition: str
     rows: int = 0
@@ -91,27 +91,27 @@ class Table(msgspec.Struct, frozen=True):
     unordered: frozenset[str] = frozenset()
     weak_keys: dict[str, tuple[str, ...]] = {}
 
-    def column(self, name: str) -> Column | None:
+    def column(self, name: str) -> DescribedColumn | None:
         """The column of that name."""
         return next((column for column in self.columns if column.name == name), None)
 
 
-class Plan(msgspec.Struct, frozen=True):
+class CopyPlan(msgspec.Struct, frozen=True):
     """How one table is copied into another: everything that is found out before the copy begins.
 
     ``pairs`` are (column before, column after) in the order of the table; ``key`` are pairs too. ``loose`` are columns
     (after) whose values may differ, because the operator has allowed it.
     """
 
-    before: Table
-    after: Table
+    before: DescribedTable
+    after: DescribedTable
     shadow: str
     pairs: tuple[tuple[str, str], ...]
     key: tuple[tuple[str, str], ...]
     loose: tuple[str, ...] = ()
 
 
-class Load(msgspec.Struct, frozen=True):
+class DatabaseLoad(msgspec.Struct, frozen=True):
     """The load of a database: sessions at work, except the one that asks, and its slowest replica's lag.
 
     Infinite: a replica does not replicate, or cannot be asked.
@@ -190,15 +190,15 @@ class Server(Protocol):
         """RefusedError with every right that the user lacks; ``is_copied``: for strategy online. Changes nothing."""
         ...
 
-    def look(self, statement: Statement) -> Table | None:
+    def look(self, statement: Statement) -> DescribedTable | None:
         """The statement's table as it is; None if there is none."""
         ...
 
-    def rehearse(self, statement: Statement, table: Table | None) -> Table | None:
+    def rehearse(self, statement: Statement, table: DescribedTable | None) -> DescribedTable | None:
         """What the statement makes of an empty copy of the table, in our own schema. RefusedError by the server."""
         ...
 
-    def change_towards(self, wanted: Statement, table: Table) -> str:
+    def change_towards(self, wanted: Statement, table: DescribedTable) -> str:
         """The ALTER TABLE that makes the table what this CREATE TABLE would; empty if it is that. RefusedError."""
         ...
 
@@ -210,23 +210,23 @@ class Server(Protocol):
         """Whether a session of an earlier owner is still at work for this migration."""
         ...
 
-    def duplicates(self, table: Table, columns: tuple[str, ...]) -> bool:
+    def duplicates(self, table: DescribedTable, columns: tuple[str, ...]) -> bool:
         """Whether a unique key over these columns would not hold."""
         ...
 
-    def next_bound(self, plan: Plan, above: tuple[Any, ...] | None, rows: int) -> tuple[Any, ...] | None:
+    def next_bound(self, plan: CopyPlan, above: tuple[Any, ...] | None, rows: int) -> tuple[Any, ...] | None:
         """Key of the last of the next ``rows`` rows; None at the end."""
         ...
 
-    def load(self) -> Load:
+    def load(self) -> DatabaseLoad:
         """How busy the database is, asked in this thread's session."""
         ...
 
-    def is_instant(self, statement: Statement, table: Table) -> bool:
+    def is_instant(self, statement: Statement, table: DescribedTable) -> bool:
         """Whether the change of the table takes no time, however many rows it has. Raises RefusedError."""
         ...
 
-    def stored(self, table: Table) -> Stored | None:
+    def stored(self, table: DescribedTable) -> Stored | None:
         """Where the table is, and how large; None if the user may not know."""
         ...
 
@@ -238,11 +238,11 @@ class Server(Protocol):
         """``load`` asks these for their lag. RefusedError where the database itself knows it."""
         ...
 
-    def is_changed(self, memory: Memory, plan: Plan) -> bool:
+    def is_changed(self, memory: Memory, plan: CopyPlan) -> bool:
         """Whether the shadow is in the table's place: seen, not inferred."""
         ...
 
-    def drop_row_triggers(self, table: Table) -> None:
+    def drop_row_triggers(self, table: DescribedTable) -> None:
         """Drop what strategy triggers of earlier versions has left on the table."""
         ...
 

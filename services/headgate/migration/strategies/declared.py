@@ -16,7 +16,7 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, may_lose, parse_spec, written
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import Statement, StatementError
-from headgate.migration.strategies.contract import RefusedError, Table
+from headgate.migration.strategies.contract import DescribedTable, RefusedError
 from headgate.migration.strategies.delegating import Delegating, done_directly
 from headgate.migration.strategies.planning import allowing, check_named
 from headgate.records.migration import MigrationRecorded, MigrationStrategy
@@ -65,7 +65,7 @@ class Declared(Delegating):
         altering = msgspec.structs.replace(statement, action="alter")
         self._server.check_rights(altering, is_copied=spec.strategy is MigrationStrategy.ONLINE)
 
-    def _as_wanted(self, table: Table) -> fx.Examined:
+    def _as_wanted(self, table: DescribedTable) -> fx.Examined:
         return fx.Examined(
             "alter",
             f"{table.schema}.{table.name}",
@@ -75,7 +75,7 @@ class Declared(Delegating):
             message="no change: the table is as wanted",
         )
 
-    def _check_drops(self, before: Table, found: str, spec: MigrationSpec) -> None:
+    def _check_drops(self, before: DescribedTable, found: str, spec: MigrationSpec) -> None:
         """A column that the wanted table lacks may have been renamed: dropping it must be allowed explicitly."""
         after = self._server.rehearse(parse_statement(found, self._server.dialect), before)
         kept = {column.name for column in after.columns}

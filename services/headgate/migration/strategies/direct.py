@@ -17,11 +17,11 @@ from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import Statement, StatementError
 from headgate.migration.strategies.contract import (
     DatabaseUnavailableError,
+    DescribedTable,
     LockUnavailableError,
     Memory,
     RefusedError,
     SupersededError,
-    Table,
 )
 from headgate.migration.strategies.no_way_back import revert_refused
 from headgate.migration.strategies.planning import check_columns
@@ -125,7 +125,7 @@ class DirectStrategy:
         """See contract."""
         return self._examined(spec, is_tried=False)
 
-    def _looked_up(self, spec: MigrationSpec, *, is_tried: bool) -> tuple[Statement, Table | None, str | None]:
+    def _looked_up(self, spec: MigrationSpec, *, is_tried: bool) -> tuple[Statement, DescribedTable | None, str | None]:
         """The statement, its table, and why there is nothing to do. Raises RefusedError, StatementError."""
         statement = parse_statement(spec.statement, self._server.dialect)
         self._server.check_rights(statement, is_copied=False)

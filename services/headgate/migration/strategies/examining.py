@@ -5,7 +5,7 @@ from typing import Any, Final
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import Statement
-from headgate.migration.strategies.contract import Plan, RefusedError, Table
+from headgate.migration.strategies.contract import CopyPlan, DescribedTable, RefusedError
 from headgate.migration.strategies.planning import (
     added_unique_keys,
     check_added,
@@ -24,7 +24,7 @@ AT_SUBMISSION: Final = "the resulting types, and whether the rows fit, are check
 """What a plan that only reads reports about the rest."""
 
 
-def checked_plan(server: Any, spec: MigrationSpec, feeds: Any = None) -> tuple[Statement, Plan]:
+def checked_plan(server: Any, spec: MigrationSpec, feeds: Any = None) -> tuple[Statement, CopyPlan]:
     """The plan, once it is known that the rows fit. Raises RefusedError, StatementError, DatabaseUnavailableError.
 
     ``feeds``: those of the cluster, where there is one to be asked.
@@ -43,7 +43,7 @@ def checked_plan(server: Any, spec: MigrationSpec, feeds: Any = None) -> tuple[S
     return statement, plan
 
 
-def plan_copy(server: Any, statement: Statement, spec: MigrationSpec) -> Plan:
+def plan_copy(server: Any, statement: Statement, spec: MigrationSpec) -> CopyPlan:
     """How the table would be copied. Raises RefusedError, DatabaseUnavailableError."""
     before, shadow = _looked_up(server, statement, spec)
     check_obstacles(before)
@@ -53,7 +53,7 @@ def plan_copy(server: Any, statement: Statement, spec: MigrationSpec) -> Plan:
     return make_plan(was, before, after, shadow, allow_lossy=spec.allow_lossy, is_followed=is_followed)
 
 
-def read_plan(server: Any, spec: MigrationSpec) -> tuple[Statement, Table]:
+def read_plan(server: Any, spec: MigrationSpec) -> tuple[Statement, DescribedTable]:
     """The statement and its table, as far as they can be judged by reading. Raises as ``checked_plan`` does."""
     statement = parse_statement(spec.statement, server.dialect)
     before, _ = _looked_up(server, statement, spec)
@@ -65,7 +65,7 @@ def read_plan(server: Any, spec: MigrationSpec) -> tuple[Statement, Table]:
     return statement, before
 
 
-def check_means(server: Any, table: Table, spec: MigrationSpec) -> None:
+def check_means(server: Any, table: DescribedTable, spec: MigrationSpec) -> None:
     """Raise RefusedError if a copy has no room, or if a limit cannot be kept here."""
     check_room(f"{table.schema}.{table.name}", server.stored(table))
     if spec.threads_running_max is not None or spec.lag_seconds_max is not None:
@@ -78,7 +78,7 @@ def check_copied(statement: Statement) -> None:
         raise RefusedError(f"{step.clause.form} is done by strategy direct only. {step.clause.why}")
 
 
-def _looked_up(server: Any, statement: Statement, spec: MigrationSpec) -> tuple[Table, str]:
+def _looked_up(server: Any, statement: Statement, spec: MigrationSpec) -> tuple[DescribedTable, str]:
     """The table, and the name of its copy."""
     if statement.action != "alter":
         raise RefusedError(f"{statement.action.upper()} TABLE has nothing to copy: use strategy direct")

@@ -13,7 +13,7 @@ from headgate.migration.strategies.contract import RefusedError
 from headgate.records.name_lists import shown_names
 
 
-class Fact(msgspec.Struct, frozen=True, order=True):
+class CatalogueFact(msgspec.Struct, frozen=True, order=True):
     """``aspect`` is what it is about (column, grant, …), ``subject`` a name within it, ``text`` what holds of it.
 
     ``column``: it is about this column only, and follows it if it is renamed or dropped.
@@ -25,7 +25,7 @@ class Fact(msgspec.Struct, frozen=True, order=True):
     column: str = ""
 
 
-Facts = frozenset[Fact]
+Facts = frozenset[CatalogueFact]
 
 
 class Named(msgspec.Struct, frozen=True, array_like=True):
@@ -44,8 +44,8 @@ class FormChange(msgspec.Struct, frozen=True, omit_defaults=True):
     are among the facts; an earlier version has stored a change without them.
     """
 
-    removed: tuple[Fact, ...] = ()
-    added: tuple[Fact, ...] = ()
+    removed: tuple[CatalogueFact, ...] = ()
+    added: tuple[CatalogueFact, ...] = ()
     names: tuple[Named, ...] = ()
     names_before: tuple[Named, ...] = ()
     restarted: tuple[str, ...] = ()
@@ -91,12 +91,12 @@ def check_became(expected: Facts, after: Facts, left_out: frozenset[str] = froze
         raise RefusedError(f"the table would have {_shown(more)}, which was not requested, so nothing was changed")
 
 
-def _renamed(fact: Fact, pairs: Mapping[str, str]) -> Fact:
+def _renamed(fact: CatalogueFact, pairs: Mapping[str, str]) -> CatalogueFact:
     if not fact.column or pairs[fact.column] == fact.column:
         return fact
     return msgspec.structs.replace(fact, column=pairs[fact.column])
 
 
-def _shown(facts: Iterable[Fact]) -> str:
+def _shown(facts: Iterable[CatalogueFact]) -> str:
     names = [" ".join(filter(None, (f.aspect, f.subject, f.column and f"({f.column})", f.text))) for f in facts]
     return shown_names(names, "; ")

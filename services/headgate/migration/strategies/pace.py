@@ -28,7 +28,7 @@ class Lags(Protocol):
         ...
 
 
-class Pace:
+class CopyPace:
     """The pace of one copy. ``ratio`` may be set at any time; ``reason`` is why the copy waits, empty if it does not.
 
     ``is_held``: it waits for a limit that the operator has set.

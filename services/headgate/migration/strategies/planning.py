@@ -14,7 +14,7 @@ from typing import Final
 from headgate.migration.core.spec import Lossy, may_lose
 from headgate.migration.statements.mariadb_columns import origins, same_name
 from headgate.migration.statements.statement import Statement
-from headgate.migration.strategies.contract import Plan, RefusedError, Table
+from headgate.migration.strategies.contract import CopyPlan, DescribedTable, RefusedError
 from headgate.migration.strategies.two_ways import converts_alike
 from headgate.migration.strategies.widening import loss
 
@@ -37,7 +37,7 @@ def shadow_name(table: str, migration: str, limit: int, prefix: str = "_") -> st
     return name
 
 
-def columns_before(statement: Statement, before: Table, after: Table) -> dict[str, str]:
+def columns_before(statement: Statement, before: DescribedTable, after: DescribedTable) -> dict[str, str]:
     """Which column each column afterwards was, by the catalogue: name after → name before. New ones are left out.
 
     Raises RefusedError if the statement, as it was read, does not lead to the table that the server has made of it.
@@ -61,7 +61,7 @@ def columns_before(statement: Statement, before: Table, after: Table) -> dict[st
     }
 
 
-def check_obstacles(table: Table) -> None:
+def check_obstacles(table: DescribedTable) -> None:
     """Raise RefusedError if something prevents a copy of the table."""
     # The drivers take a percent sign in a statement for a parameter.
     strange = [
@@ -71,7 +71,7 @@ def check_obstacles(table: Table) -> None:
         raise RefusedError(f"table {table.schema}.{table.name}: {'; '.join((*table.obstacles, *strange))}")
 
 
-def check_columns(statement: Statement, table: Table) -> None:
+def check_columns(statement: Statement, table: DescribedTable) -> None:
     """Raise RefusedError if the statement names a column that the table does not have."""
     same = operator.eq if is_numbered(table) else same_name
     for step in statement.steps:
@@ -81,13 +81,13 @@ def check_columns(statement: Statement, table: Table) -> None:
             raise RefusedError(f"table {table.schema}.{table.name} has no column {step.column}")
 
 
-def check_order(statement: Statement, table: Table) -> None:
+def check_order(statement: Statement, table: DescribedTable) -> None:
     """Raise StatementError if it is not clear what becomes of the table's columns."""
     if not is_numbered(table):
         origins(statement, [column.name for column in table.columns])
 
 
-def check_added(statement: Statement, table: Table) -> None:
+def check_added(statement: Statement, table: DescribedTable) -> None:
     """Raise RefusedError if a clause changes what rows get in a column that another clause adds.
 
     The server gives existing rows the value of ADD COLUMN, and new ones that of the other clause. A copy has one form.
@@ -108,17 +108,17 @@ def check_added(statement: Statement, table: Table) -> None:
             )
 
 
-def is_numbered(table: Table) -> bool:
+def is_numbered(table: DescribedTable) -> bool:
     """Whether the server numbers columns: PostgreSQL does."""
     return any(column.number for column in table.columns)
 
 
-def find_key(table: Table) -> None:
+def find_key(table: DescribedTable) -> None:
     """Raise RefusedError if the table has no key by which its rows could be copied."""
     _shared_key(table, table, [(column.name, column.name) for column in table.columns])
 
 
-def check_named(before: Table, after: Table, allowed: Lossy) -> None:
+def check_named(before: DescribedTable, after: DescribedTable, allowed: Lossy) -> None:
     """Raise RefusedError if ``--allow-lossy`` names a column that the table has neither before nor after."""
     for name in () if isinstance(allowed, bool) else allowed:
         if before.column(name) is None and after.column(name) is None:
@@ -134,8 +134,14 @@ def allowing(columns: Iterable[str]) -> str:
 
 
 def make_plan(
-    was: Mapping[str, str], before: Table, after: Table, shadow: str, *, allow_lossy: Lossy, is_followed: bool = False
-) -> Plan:
+    was: Mapping[str, str],
+    before: DescribedTable,
+    after: DescribedTable,
+    shadow: str,
+    *,
+    allow_lossy: Lossy,
+    is_followed: bool = False,
+) -> CopyPlan:
     """The plan of a copy; ``was`` maps columns afterwards to those before. Raises RefusedError.
 
     ``is_followed``: rows are found by the key that change events have, in the copy too. Else by a key of both tables.
@@ -169,10 +175,12 @@ def make_plan(
     if is_followed:
         _check_two_ways(before, after, pairs, loose)
     key = _event_key(before, pairs) if is_followed else _shared_key(before, after, pairs)
-    return Plan(before, after, shadow, tuple(pairs), key, tuple(loose))
+    return CopyPlan(before, after, shadow, tuple(pairs), key, tuple(loose))
 
 
-def _check_two_ways(before: Table, after: Table, pairs: list[tuple[str, str]], loose: list[str]) -> None:
+def _check_two_ways(
+    before: DescribedTable, after: DescribedTable, pairs: list[tuple[str, str]], loose: list[str]
+) -> None:
     """Raise RefusedError if a value could become another one by the feed than by the copy."""
     for old, new in ((before.column(old), after.column(new)) for old, new in pairs):
         if old is None or new is None or old.type == new.type:
@@ -187,7 +195,7 @@ def _check_two_ways(before: Table, after: Table, pairs: list[tuple[str, str]], l
             )
 
 
-def _event_key(before: Table, pairs: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def _event_key(before: DescribedTable, pairs: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """The columns by which change events name a row, and what they become; one that is dropped keeps its name.
 
     Events have the primary key, or else the first unique key, as Debezium takes it.
@@ -199,13 +207,15 @@ def _event_key(before: Table, pairs: list[tuple[str, str]]) -> tuple[tuple[str, 
     raise _keyless(before)
 
 
-def _is_present(table: Table, columns: Iterable[str]) -> bool:
+def _is_present(table: DescribedTable, columns: Iterable[str]) -> bool:
     """Whether none of the columns may be NULL."""
     found = [table.column(name) for name in columns]
     return all(column is not None and not column.is_nullable for column in found)
 
 
-def _shared_key(before: Table, after: Table, pairs: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def _shared_key(
+    before: DescribedTable, after: DescribedTable, pairs: list[tuple[str, str]]
+) -> tuple[tuple[str, str], ...]:
     to_new = dict(pairs)
     theirs = {frozenset(columns) for columns in after.keys.values()}
     for name, columns in before.keys.items():
@@ -225,7 +235,7 @@ def _shared_key(before: Table, after: Table, pairs: list[tuple[str, str]]) -> tu
     raise _keyless(before)
 
 
-def _keyless(table: Table) -> RefusedError:
+def _keyless(table: DescribedTable) -> RefusedError:
     """Why no row of the table can be found."""
     full = f"{table.schema}.{table.name}"
     if table.unordered:
@@ -242,7 +252,7 @@ def _keyless(table: Table) -> RefusedError:
     )
 
 
-def keys_compared_anew(statement: Statement, after: Table) -> dict[str, tuple[str, ...]]:
+def keys_compared_anew(statement: Statement, after: DescribedTable) -> dict[str, tuple[str, ...]]:
     """Unique keys of MariaDB under which rows may become equal as texts get another collation: name → columns."""
     is_whole = statement.having("convert-charset") is not None
     changed = {step.name.lower() for step in statement.steps if step.column is not None and step.name is not None}
@@ -255,7 +265,7 @@ def keys_compared_anew(statement: Statement, after: Table) -> dict[str, tuple[st
     return {name: tuple(columns) for name, columns in sorted(keys.items()) if not texts.isdisjoint(columns)}
 
 
-def added_unique_keys(plan: Plan) -> list[tuple[str, ...]]:
+def added_unique_keys(plan: CopyPlan) -> list[tuple[str, ...]]:
     """Column lists (as they are called before) of unique keys that the change adds."""
     to_old = {new: old for old, new in plan.pairs}
     known = {frozenset(columns) for columns in plan.before.keys.values()}

@@ -10,7 +10,7 @@ import msgspec
 
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, StrategyRemovedError
-from headgate.migration.strategies.contract import Memory, Plan
+from headgate.migration.strategies.contract import CopyPlan, Memory
 from headgate.migration.strategies.no_way_back import revert_refused
 from headgate.records.migration import Artifact, MigrationRecorded, MigrationStrategy
 
@@ -72,8 +72,8 @@ class RemovedStrategy:
         return fx.Completed("seen in force", (Artifact("table", f"{plan.before.schema}.{plan.shadow}"),))
 
 
-def _plan(memory: Memory) -> Plan:
-    return msgspec.json.decode(memory.before, type=Plan)
+def _plan(memory: Memory) -> CopyPlan:
+    return msgspec.json.decode(memory.before, type=CopyPlan)
 
 
 def _why() -> str:

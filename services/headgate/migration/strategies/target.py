@@ -6,11 +6,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from headgate.databases.address import Options, Target
+from headgate.databases.address import AddressOptions, Target
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.migration.strategies.contract import RefusedError
 
-DATABASE: Final = Options("the migration's address", "its password_file", "database")
+DATABASE: Final = AddressOptions("the migration's address", "its password_file", "database")
 """Of a database that a task of Spark's opens: the owner has resolved the connection."""
 
 
@@ -45,7 +45,7 @@ def mark_of(cluster_id: str) -> str:
     return f"@{sha256(cluster_id.encode()).hexdigest()[:16]}"
 
 
-def password_refused(given_in: Options) -> RefusedError:
+def password_refused(given_in: AddressOptions) -> RefusedError:
     """Why an address may not have a password."""
     return RefusedError(
         f"{given_in.address} has a password in it, and requests are stored in Kafka. {given_in.way_of_secrets}"

@@ -32,16 +32,16 @@ from headgate.sinks.lake.staged_rows import GONE, absent_column, column
 from headgate.sinks.lake.tables import (
     POSITIONS,
     Altered,
-    Bounds,
     ConflictError,
     Expired,
     Stamp,
     TableSize,
     Upserts,
+    ValueBounds,
     Version,
 )
 
-__all__ = ["OWN_NAMES", "PARTITION_RULES", "Table", "as_sink_errors", "create", "read"]
+__all__ = ["OWN_NAMES", "PARTITION_RULES", "DeltaLakeTable", "as_sink_errors", "create", "read"]
 
 _LOST: Final = re.compile(r"Object at location (?P<file>.+?) not found")
 _RESTORE: Final = "RESTORE"
@@ -76,7 +76,7 @@ _SQL: Final = {"integer": "int"}
 _RETENTION: Final = "delta.setTransactionRetentionDuration"
 
 
-class Table:
+class DeltaLakeTable:
     """One version of a table. Each commit is made on it, and then it is used no more."""
 
     def __init__(self, handle: DeltaTable, files: Files, path: Path) -> None:
@@ -116,30 +116,30 @@ class Table:
 
     @property
     def partitions(self) -> tuple[PartitionField, ...]:
-        """See Table of sinks/lake/tables.py."""
+        """See VersionedTable of sinks/lake/tables.py."""
         return tuple(map(PartitionField, self._handle.metadata().partition_columns))
 
     @property
     def folders(self) -> dict[str, str]:
-        """See Table of sinks/lake/tables.py."""
+        """See VersionedTable of sinks/lake/tables.py."""
         return {field.column: field.column for field in self.partitions}
 
     def is_name_of_field(self, name: str, former: str | None = None) -> bool:  # noqa: ARG002
-        """See Table of sinks/lake/tables.py. Its fields are its columns."""
+        """See VersionedTable of sinks/lake/tables.py. Its fields are its columns."""
         return False
 
     @property
     def partition_rules(self) -> PartitionRules:
-        """See Table of sinks/lake/tables.py."""
+        """See VersionedTable of sinks/lake/tables.py."""
         return PARTITION_RULES
 
     @property
     def ledger(self) -> str | None:
-        """See Table of sinks/lake/tables.py."""
+        """See VersionedTable of sinks/lake/tables.py."""
         return self.properties.get(LEDGER)
 
     def renaming(self, former: str, name: str) -> str:
-        """See Table of sinks/lake/tables.py."""
+        """See VersionedTable of sinks/lake/tables.py."""
         type_ = self.types[former]
         return (
             f"A Delta table that Headgate writes cannot rename columns. Create the table again, or add the column "
@@ -148,7 +148,7 @@ class Table:
         )
 
     def check(self, name: str, *, appends: bool) -> None:
-        """See Table of sinks/lake/tables.py."""
+        """See VersionedTable of sinks/lake/tables.py."""
         taken = None if appends else _taken(self.types)
         if taken is not None:
             raise SinkRefusedError(
@@ -195,7 +195,7 @@ class Table:
         return next((dict(action["commitInfo"]) for action in actions if "commitInfo" in action), {})
 
     def versions(self) -> list[Version]:
-        """See Table of sinks/lake/tables.py."""
+        """See VersionedTable of sinks/lake/tables.py."""
         return [
             Version(str(entry["version"]), int(entry["timestamp"]), _own_entries(entry))
             for entry in reversed(self._handle.history())
@@ -206,8 +206,8 @@ class Table:
         with _reading_rows():
             return pa.table(self._handle.scan(columns=list(columns)))
 
-    def scan(self, columns: Sequence[str], bounds: Bounds | None) -> Iterator[pa.RecordBatch]:
-        """See Table of sinks/lake/tables.py."""
+    def scan(self, columns: Sequence[str], bounds: ValueBounds | None) -> Iterator[pa.RecordBatch]:
+        """See VersionedTable of sinks/lake/tables.py."""
         with _reading_rows():
             reader = self._handle.scan(columns=list(columns), predicate=None if bounds is None else _predicate(bounds))
             yield from pa.RecordBatchReader.from_stream(reader)
@@ -220,7 +220,7 @@ class Table:
             )
 
     def bind(self, ledger: str, stamp: Stamp) -> None:
-        """See Table of sinks/lake/tables.py. As for a ledger, whose properties are written by the same call."""
+        """See VersionedTable. As for a ledger, whose properties are written by the same call."""
         _set_properties(self._opened(self.version, is_small=True), {LEDGER: ledger}, stamp)
 
     def _opened(self, version: int, *, is_small: bool) -> DeltaTable:
@@ -270,7 +270,7 @@ class Table:
             self.mark(stamp)
 
     def alter(self, altered: Altered, stamp: Stamp) -> None:
-        """See Table of sinks/lake/tables.py. All but a new column without a value writes every file again.
+        """See VersionedTable of sinks/lake/tables.py. All but a new column without a value writes every file again.
 
         A reader of Delta reads all files by the one schema, so a file must not have an older type.
         """
@@ -295,17 +295,17 @@ class Table:
 
     @property
     def created(self) -> datetime:
-        """See Table of sinks/lake/tables.py."""
+        """See VersionedTable of sinks/lake/tables.py."""
         return datetime.fromtimestamp((self._handle.metadata().created_time or 0) / 1000, UTC)
 
     @property
     def size(self) -> TableSize:
-        """See Table of sinks/lake/tables.py."""
+        """See VersionedTable of sinks/lake/tables.py."""
         sizes = pa.table(self._handle.get_add_actions(flatten=True))["size_bytes"].to_pylist()
         return TableSize(len(sizes), sum(sizes))
 
     def compact(self, target_bytes: int, stamp: Stamp) -> None:
-        """See Table of sinks/lake/tables.py."""
+        """See VersionedTable of sinks/lake/tables.py."""
         self._list_statistics(self._handle.schema().fields, stamp)
         with _committing():
             self._handle.optimize.compact(target_size=target_bytes, commit_properties=_properties(stamp))
@@ -315,7 +315,7 @@ class Table:
         return Expired()
 
     def remove_unneeded(self, expired: frozenset[str], kept: datetime, orphans: datetime, stamp: Stamp) -> int:  # noqa: ARG002
-        """See Table. delta-rs only lists the files.
+        """See VersionedTable. delta-rs only lists the files.
 
         Its own removal is not used: it begins with a commit on the newest version, and then removes what the version
         that was read does not need. A restore in between may need just that.
@@ -399,14 +399,14 @@ def _leads_to(version: int, newest: int, restored: Mapping[int, int | None]) -> 
     return at == version
 
 
-def read(files: Files, path: Path, *, is_small: bool = False) -> Table | None:
+def read(files: Files, path: Path, *, is_small: bool = False) -> DeltaLakeTable | None:
     """The table at its newest version; None if it does not exist. ``is_small``: a ledger. Raises SinkError."""
     if not files.may_have(path / "_delta_log"):
         return None
     with as_sink_errors(files, f"reading {files.where(path)}"):
         try:
             options = files.delta_options(is_small=is_small)
-            return Table(DeltaTable(files.where(path), storage_options=options), files, path)
+            return DeltaLakeTable(DeltaTable(files.where(path), storage_options=options), files, path)
         except TableNotFoundError:
             return None
 
@@ -444,7 +444,7 @@ def create(
     return str(made.metadata().id)
 
 
-def _predicate(bounds: Bounds) -> str:
+def _predicate(bounds: ValueBounds) -> str:
     if bounds.among:
         return f"{_quoted(bounds.column)} IN ({', '.join(map(_literal, bounds.among))})"
     ends = ((">=", bounds.low), ("<=", bounds.high))

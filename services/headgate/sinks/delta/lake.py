@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headgate.config.partitioning import PartitionField
 from headgate.sinks.creating import LakeType, quoted_by_spark
-from headgate.sinks.delta.engine import OWN_NAMES, PARTITION_RULES, Table, as_sink_errors, create, read
+from headgate.sinks.delta.engine import OWN_NAMES, PARTITION_RULES, DeltaLakeTable, as_sink_errors, create, read
 from headgate.sinks.lake.files import Files
 from headgate.sinks.lake.ledger import Feeds, Holdings, Ledger
 from headgate.sinks.lake.names import LEDGERS, path_of
@@ -32,7 +32,7 @@ class _Log:
     def place(self) -> str:
         return self._files.where(self._path)
 
-    def read(self) -> Table | None:
+    def read(self) -> DeltaLakeTable | None:
         return read(self._files, self._path, is_small=True)
 
     def create(self, properties: dict[str, str]) -> str:
@@ -72,7 +72,7 @@ class DeltaLake:
         """See Lake."""
         return f"delta.{quoted_by_spark(self.where(table))}"
 
-    def table(self, table: str) -> Table | None:
+    def table(self, table: str) -> DeltaLakeTable | None:
         """See Lake."""
         return read(self._files, path_of(table))
 

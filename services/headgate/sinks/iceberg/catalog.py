@@ -19,7 +19,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate, ValidatableTab
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from headgate.databases.address import Target
-from headgate.databases.iceberg.address import CATALOG, Place
+from headgate.databases.iceberg.address import CATALOG, CatalogLocation
 from headgate.databases.postgresql.errors import PostgresError
 from headgate.sinks.contract import SinkError, SinkRefusedError
 from headgate.sinks.iceberg.catalog_database import CatalogDatabase, open_database
@@ -50,7 +50,7 @@ class ExactCatalog(SqlCatalog):
 
     is_moved_by_snapshots: Final = False
 
-    def __init__(self, place: Place, database: CatalogDatabase, files: Files) -> None:
+    def __init__(self, place: CatalogLocation, database: CatalogDatabase, files: Files) -> None:
         self.files = files
         MetastoreCatalog.__init__(self, place.catalog or CATALOG, warehouse=place.url)
         self.engine = database.engine
@@ -100,7 +100,7 @@ class ExactCatalog(SqlCatalog):
 Catalog = ExactCatalog | ExactRestCatalog
 
 
-def open_catalog(find: Callable[[], Target], place: Place) -> Catalog:
+def open_catalog(find: Callable[[], Target], place: CatalogLocation) -> Catalog:
     """The catalog. Raises SinkRefusedError, SinkError."""
     doing = "opening the Iceberg catalog"
     if place.rest is not None:
@@ -111,7 +111,7 @@ def open_catalog(find: Callable[[], Target], place: Place) -> Catalog:
     return ExactCatalog(place, database, _files(find, place))
 
 
-def _files(find: Callable[[], Target], place: Place) -> Files:
+def _files(find: Callable[[], Target], place: CatalogLocation) -> Files:
     """The warehouse. Raises SinkRefusedError for a folder that does not exist."""
     if place.buckets:
         return StoreFiles(find, place.warehouse, is_exclusive=False)

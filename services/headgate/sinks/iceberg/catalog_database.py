@@ -17,7 +17,7 @@ from sqlalchemy import Engine, create_engine, inspect
 from sqlalchemy.pool import NullPool
 
 from headgate.databases.address import Target
-from headgate.databases.iceberg.address import Place, place_of
+from headgate.databases.iceberg.address import CatalogLocation, place_of
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.databases.postgresql.errors import PostgresError
 from headgate.databases.postgresql.search_path import find_table
@@ -57,7 +57,7 @@ class CatalogDatabase(msgspec.Struct, frozen=True):
     version: str
 
 
-def open_database(find: Callable[[], Target], place: Place) -> CatalogDatabase:
+def open_database(find: Callable[[], Target], place: CatalogLocation) -> CatalogDatabase:
     """The database, once all that Headgate needs of it is there. Raises SinkError."""
     return _file(place) if place.dsn is None else _server(find)
 
@@ -144,7 +144,7 @@ def _as_sink_errors(doing: str) -> Iterator[None]:
 # --- SQLite ---
 
 
-def _file(place: Place) -> CatalogDatabase:
+def _file(place: CatalogLocation) -> CatalogDatabase:
     file = place.file
     assert file is not None  # noqa: S101 - the caller has checked it
     if not file.is_file():

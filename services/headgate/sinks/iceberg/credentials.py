@@ -3,14 +3,14 @@
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from headgate.databases.address import THIS_MACHINE, Options
-from headgate.databases.iceberg.address import Place
+from headgate.databases.address import THIS_MACHINE, AddressOptions
+from headgate.databases.iceberg.address import CatalogLocation
 from headgate.sinks.contract import SinkRefusedError
 
 __all__ = ["check_credentials"]
 
 
-def check_credentials(place: Place, password_file: Path | None, options: Options) -> None:
+def check_credentials(place: CatalogLocation, password_file: Path | None, options: AddressOptions) -> None:
     """Raise SinkRefusedError for a file that is missing or of no use, or that others could read on the way.
 
     Asked for each request, because a named connection may change at any time.

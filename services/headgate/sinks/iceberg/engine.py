@@ -38,16 +38,16 @@ from headgate.sinks.lake.partitioning import PartitionRules
 from headgate.sinks.lake.shape import KEY
 from headgate.sinks.lake.tables import (
     Altered,
-    Bounds,
     ConflictError,
     Expired,
     Stamp,
     TableSize,
     Upserts,
+    ValueBounds,
     Version,
 )
 
-__all__ = ["Table"]
+__all__ = ["IcebergTable"]
 
 _log = logging.getLogger(__name__)
 
@@ -61,25 +61,25 @@ FORMAT_VERSION: Final = 2
 """Version 1 numbers no snapshots, and pyiceberg does not write all of version 3."""
 
 
-class Table:
-    """See Table of sinks/lake/tables.py."""
+class IcebergTable:
+    """See VersionedTable of sinks/lake/tables.py."""
 
     def __init__(self, handle: ExactTable) -> None:
         self._handle = handle
 
     @property
     def id(self) -> str:
-        """See Table."""
+        """See VersionedTable."""
         return str(self._handle.metadata.table_uuid)
 
     @property
     def schema(self) -> pa.Schema:
-        """See Table."""
+        """See VersionedTable."""
         return self._handle.schema().as_arrow()
 
     @property
     def types(self) -> dict[str, str]:
-        """See Table."""
+        """See VersionedTable."""
         return {field.name: str(field.field_type) for field in self._fields}
 
     @property
@@ -99,40 +99,40 @@ class Table:
 
     @property
     def partitions(self) -> tuple[PartitionField, ...]:
-        """See Table."""
+        """See VersionedTable."""
         return fields_of(self._handle.spec(), self._handle.schema())
 
     @property
     def folders(self) -> dict[str, str]:
-        """See Table."""
+        """See VersionedTable."""
         names = (field.name for field in self._handle.spec().fields)
         return {field.column: name for field, name in zip(self.partitions, names, strict=True)}
 
     def is_name_of_field(self, name: str, former: str | None = None) -> bool:
-        """See Table. Former specs stay in the metadata, so the fields cannot be renamed instead."""
+        """See VersionedTable. Former specs stay in the metadata, so the fields cannot be renamed instead."""
         id_ = None if former is None else self._handle.schema().find_field(former).field_id
         fields = (field for spec in self._handle.specs().values() for field in spec.fields if field.name == name)
         return any(not (isinstance(each.transform, UNCHANGED) and each.source_id == id_) for each in fields)
 
     @property
     def partition_rules(self) -> PartitionRules:
-        """See Table."""
+        """See VersionedTable."""
         return RULES
 
     @property
     def ledger(self) -> str | None:
-        """See Table."""
+        """See VersionedTable."""
         return self._handle.properties.get(LEDGER)
 
     def renaming(self, former: str, name: str) -> str:
-        """See Table."""
+        """See VersionedTable."""
         return (
             "Rename it with pyiceberg: with table.update_schema() as update: "
             f"update.rename_column({former!r}, {name!r})"
         )
 
     def check(self, name: str, *, appends: bool) -> None:  # noqa: ARG002
-        """See Table."""
+        """See VersionedTable."""
         version = self._handle.metadata.format_version
         if version != FORMAT_VERSION:
             raise SinkRefusedError(
@@ -148,12 +148,12 @@ class Table:
         check_properties(name, self._handle.properties)
 
     def transaction(self, app_id: str) -> int | None:
-        """See Table. It is a property."""
+        """See VersionedTable. It is a property."""
         found = self._handle.properties.get(app_id)
         return None if found is None else int(found)
 
     def is_set_back_behind(self, written: str) -> bool:
-        """See Table. Commits whose snapshots have expired cannot be known."""
+        """See VersionedTable. Commits whose snapshots have expired cannot be known."""
         snapshots = {each.snapshot_id: each for each in self._handle.metadata.snapshots}
         marked = [each for each in snapshots.values() if _has(each, written)]
         if not marked:
@@ -167,16 +167,16 @@ class Table:
         return at is None or at.snapshot_id != last.snapshot_id
 
     def versions(self) -> list[Version]:
-        """See Table. Commits without a snapshot cannot be read again, so they are left out."""
+        """See VersionedTable. Commits without a snapshot cannot be read again, so they are left out."""
         snapshots = sorted(self._handle.metadata.snapshots, key=lambda each: each.sequence_number or 0)
         return [Version(str(each.snapshot_id), each.timestamp_ms, _own_entries(each)) for each in snapshots]
 
     def keys(self, columns: Sequence[str]) -> pa.Table:
-        """See Table."""
+        """See VersionedTable."""
         return self._handle.scan(selected_fields=tuple(columns)).to_arrow().select(list(columns))
 
-    def scan(self, columns: Sequence[str], bounds: Bounds | None) -> Iterator[pa.RecordBatch]:
-        """See Table."""
+    def scan(self, columns: Sequence[str], bounds: ValueBounds | None) -> Iterator[pa.RecordBatch]:
+        """See VersionedTable."""
         condition: BooleanExpression = AlwaysTrue()
         if bounds is not None and bounds.low is not None:
             condition = GreaterThanOrEqual(term=Reference(bounds.column), value=literal(bounds.low))
@@ -188,29 +188,29 @@ class Table:
         yield from found.to_arrow_batch_reader()
 
     def mark(self, stamp: Stamp) -> None:
-        """See Table."""
+        """See VersionedTable."""
         with self._committing(stamp):
             pass
 
     def bind(self, ledger: str, stamp: Stamp) -> None:
-        """See Table."""
+        """See VersionedTable."""
         with self._committing(stamp) as transaction:
             transaction.set_properties({LEDGER: ledger})
 
     def append(self, rows: pa.Table, stamp: Stamp) -> None:
-        """See Table."""
+        """See VersionedTable."""
         writing = Rewriting(self._handle)
         with self._committing(stamp, writing) as transaction:
             writing.append(rows, transaction, dict(stamp.about))
 
     def upsert(self, upserts: Upserts, stamp: Stamp) -> None:
-        """See Table."""
+        """See VersionedTable."""
         writing = Rewriting(self._handle)
         with self._committing(stamp, writing) as transaction:
             writing.upsert(upserts, transaction, dict(stamp.about))
 
     def alter(self, altered: Altered, stamp: Stamp) -> None:
-        """See Table. Columns have ids, so data files stay as they are, unless their rows get a value."""
+        """See VersionedTable. Columns have ids, so data files stay as they are, unless their rows get a value."""
         writing = Rewriting(self._handle)
         with self._committing(stamp, writing) as transaction:
             with transaction.update_schema() as update:
@@ -230,26 +230,26 @@ class Table:
 
     @property
     def created(self) -> datetime:
-        """See Table. The metadata does not have that time, so it is that of the oldest snapshot."""
+        """See VersionedTable. The metadata does not have that time, so it is that of the oldest snapshot."""
         metadata = self._handle.metadata
         first = min((each.timestamp_ms for each in metadata.snapshots), default=metadata.last_updated_ms)
         return datetime.fromtimestamp(first / 1000, UTC)
 
     @property
     def size(self) -> TableSize:
-        """See Table."""
+        """See VersionedTable."""
         sizes = [task.file.file_size_in_bytes for task in self._handle.scan().plan_files()]
         return TableSize(len(sizes), sum(sizes))
 
     def compact(self, target_bytes: int, stamp: Stamp) -> None:
-        """See Table."""
+        """See VersionedTable."""
         writing = Rewriting(self._handle)
         with self._committing(stamp, writing) as transaction:
             writing.compact(target_bytes, next(iter(self.key), None), transaction, dict(stamp.about))
             reach(CrashPoint.BEFORE_COMMIT)
 
     def expire(self, before: datetime, stamp: Stamp) -> Expired:  # noqa: ARG002
-        """See Table. Snapshots that a branch or a tag names stay."""
+        """See VersionedTable. Snapshots that a branch or a tag names stay."""
         snapshots = self._handle.metadata.snapshots
         if not any(each.timestamp_ms < before.timestamp() * 1000 for each in snapshots):
             return Expired()
@@ -263,7 +263,7 @@ class Table:
         return Expired(len(snapshots) - len(left), frozenset(needed - needed_files(self._handle)))
 
     def remove_unneeded(self, expired: frozenset[str], kept: datetime, orphans: datetime, stamp: Stamp) -> int:  # noqa: ARG002
-        """See Table."""
+        """See VersionedTable."""
         others = other_tables(self._handle)
         old = expired if others else older_files(self._handle, orphans) | expired
         if self.id in others:  # the other catalog's version may need each file that both have

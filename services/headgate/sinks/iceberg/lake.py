@@ -19,11 +19,11 @@ from sqlalchemy.exc import IntegrityError
 
 from headgate.config.partitioning import PartitionField
 from headgate.databases.address import Target
-from headgate.databases.iceberg.address import Place, place_of
+from headgate.databases.iceberg.address import CatalogLocation, place_of
 from headgate.sinks.contract import SinkConflictError, SinkError, SinkRefusedError
 from headgate.sinks.creating import LakeType, quoted_by_spark
 from headgate.sinks.iceberg.catalog import Catalog, open_catalog
-from headgate.sinks.iceberg.engine import FORMAT_VERSION, Table
+from headgate.sinks.iceberg.engine import FORMAT_VERSION, IcebergTable
 from headgate.sinks.iceberg.exact_table import ExactTable
 from headgate.sinks.iceberg.partitions import RULES, spec_of
 from headgate.sinks.iceberg.transaction import forget_snapshots, move
@@ -105,7 +105,7 @@ class _Entry:
 class _Log:
     """The table that is a ledger."""
 
-    def __init__(self, catalog: Catalog, place: Place, name: tuple[str, ...]) -> None:
+    def __init__(self, catalog: Catalog, place: CatalogLocation, name: tuple[str, ...]) -> None:
         self._catalog = catalog
         self._place = place
         self._name = (LEDGERS, *name)
@@ -191,11 +191,11 @@ class IcebergLake:
         """See Lake."""
         self._catalog.files.check(again=again)
 
-    def table(self, table: str) -> Table | None:
+    def table(self, table: str) -> IcebergTable | None:
         """See Lake."""
         with self._catalog.as_sink_errors(f"reading {table}"):
             found = self._catalog.load(_identifier(table))
-        return None if found is None else Table(found)
+        return None if found is None else IcebergTable(found)
 
     def ledger(self, table: str) -> Ledger[Holdings]:
         """See Lake."""
@@ -219,7 +219,7 @@ class IcebergLake:
 
 def _create(
     catalog: Catalog,
-    place: Place,
+    place: CatalogLocation,
     name: tuple[str, ...],
     schema: Schema,
     properties: dict[str, str],

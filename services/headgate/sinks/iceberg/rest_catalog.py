@@ -43,7 +43,7 @@ from pyiceberg.table.update import (
 from requests.exceptions import HTTPError, RequestException, SSLError, TooManyRedirects
 
 from headgate.databases.address import Target
-from headgate.databases.iceberg.address import CATALOG, Place
+from headgate.databases.iceberg.address import CATALOG, CatalogLocation
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkSilentError, SinkUnavailableError
 from headgate.sinks.iceberg.exact_table import ExactTable
 from headgate.sinks.iceberg.files import listed_files
@@ -60,7 +60,7 @@ class ExactRestCatalog(RestCatalog):
 
     is_moved_by_snapshots: Final = True
 
-    def __init__(self, find: Callable[[], Target], place: Place, files: Files) -> None:
+    def __init__(self, find: Callable[[], Target], place: CatalogLocation, files: Files) -> None:
         assert place.rest is not None  # noqa: S101 - the caller has checked it
         self.files = files
         self.database_name = place.rest
@@ -162,7 +162,7 @@ def _check_path(prefix: str, separator: str) -> None:
         raise BadRequestError(f"its separator of namespaces, {separator!r}, cannot be part of a name in a path")
 
 
-def token_option(find: Callable[[], Target], place: Place) -> str:
+def token_option(find: Callable[[], Target], place: CatalogLocation) -> str:
     """What people correct where a catalog does not take a token, for people."""
     option = find().options.password_file
     return f"the token in {option}" if place.client is None else f"the secret of client {place.client.id} in {option}"

@@ -16,7 +16,7 @@ from requests.auth import AuthBase
 from headgate.config.ca_files import why_not_ca
 from headgate.databases.address import Target
 from headgate.databases.errors import DatabaseRefusedError
-from headgate.databases.iceberg.address import Place, address_of, place_of
+from headgate.databases.iceberg.address import CatalogLocation, address_of, place_of
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.iceberg.credentials import check_credentials
 from headgate.sinks.iceberg.guarded_session import GuardedSession
@@ -106,7 +106,7 @@ class CatalogSession(GuardedSession):
 class _Given(msgspec.Struct, frozen=True):
     """An address, the password's file, and its content: a token, or the secret of the address's client."""
 
-    place: Place
+    place: CatalogLocation
     file: Path | None
     secret: str | None
 

@@ -27,7 +27,7 @@ from headgate.sinks.contract import Claim, FeedIdentity, OffsetRange, SinkUnavai
 from headgate.sinks.kafka.errors import as_sink_errors
 from headgate.sinks.kafka.progress import (
     PARTITIONS,
-    Fact,
+    ProgressRecord,
     Removed,
     Row,
     SourceRow,
@@ -40,7 +40,7 @@ from headgate.sinks.kafka.progress import (
     removed_key,
     source_key,
 )
-from headgate.sinks.kafka.target import Target, TargetProducer
+from headgate.sinks.kafka.target import TargetCluster, TargetProducer
 from headgate.sinks.source_tables import check_same, source_table_of, text_of
 
 __all__ = ["Claims", "check_held", "refuse_strangers"]
@@ -62,7 +62,7 @@ class _OvertakenError(Exception):
 class Claims:
     """The claims on topics of one target cluster."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: TargetCluster) -> None:
         self._target = target
 
     def claim(self, claim: Claim, topic: str, target_id: str | None) -> Positions:
@@ -107,7 +107,7 @@ class Claims:
                 check_same(claim, topic, table, known.table)
             else:
                 value = msgspec.json.encode(recorded)
-                producer.commit(topic, (), [Fact(partition_of(topic), source_key(place), value)])
+                producer.commit(topic, (), [ProgressRecord(partition_of(topic), source_key(place), value)])
 
         self._claiming(claim, topic, record)
 
@@ -133,11 +133,15 @@ class Claims:
             if unsealed:
                 raise fence.still_open(identity, unsealed)
             key, value = removed_key(identity), msgspec.json.encode(Removed(wall_ms()))
-            facts = [Fact(number, key, value) for number in range(PARTITIONS)]
+            facts = [ProgressRecord(number, key, value) for number in range(PARTITIONS)]
             for place, rows in mine:
-                facts += [Fact(partition_of(place.target), progress_key(place, number), None) for number in rows]
+                facts += [
+                    ProgressRecord(partition_of(place.target), progress_key(place, number), None) for number in rows
+                ]
             facts += [
-                Fact(partition_of(place.target), source_key(place), None) for place in view.sources if place[:2] == feed
+                ProgressRecord(partition_of(place.target), source_key(place), None)
+                for place in view.sources
+                if place[:2] == feed
             ]
             with target.claiming(feed_claimer_id(target.progress, identity.feed_id)) as producer:
                 producer.commit("", (), facts)
@@ -185,7 +189,7 @@ class Claims:
             if not changed:
                 return made
             facts = [
-                Fact(partition_of(topic), progress_key(place, partition), msgspec.json.encode(row))
+                ProgressRecord(partition_of(topic), progress_key(place, partition), msgspec.json.encode(row))
                 for partition, row in sorted(changed.items())
             ]
             try:

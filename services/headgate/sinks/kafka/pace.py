@@ -4,7 +4,7 @@ from typing import Final
 
 from headgate.sinks.kafka.parts import PART_BYTES
 
-__all__ = ["Pace"]
+__all__ = ["TransactionPace"]
 
 BYTES_MAX: Final = 32 << 20
 """More per transaction saves nothing: one costs some 10 ms."""
@@ -16,7 +16,7 @@ SHRINK: Final = 4
 """After one that was not over in time, its successor is so much smaller: three failures lead to the least."""
 
 
-class Pace:
+class TransactionPace:
     """Of one target cluster. Used under ``Target.mutex``."""
 
     def __init__(self) -> None:

@@ -25,8 +25,8 @@ from headgate.sinks.fence import FenceRow
 __all__ = [
     "PARTITIONS",
     "PROGRESS_TOPIC",
-    "Fact",
-    "Place",
+    "ProgressRecord",
+    "ProgressScope",
     "Removed",
     "Row",
     "SourceRow",
@@ -49,7 +49,7 @@ PARTITIONS: Final = 8
 """Of the progress topic. A transaction that a frozen agent has open holds up claims in its partition only."""
 
 
-class Place(NamedTuple):
+class ProgressScope(NamedTuple):
     """Whose rows these are: one feed's, from one source topic into one target topic."""
 
     cluster: str
@@ -93,7 +93,7 @@ class Removed(msgspec.Struct, frozen=True):
     at_ms: int
 
 
-class Fact(NamedTuple):
+class ProgressRecord(NamedTuple):
     """A record for partition ``number`` of the progress topic."""
 
     number: int
@@ -101,9 +101,9 @@ class Fact(NamedTuple):
     value: bytes | None
 
 
-def place_of(claim: Claim, target: str) -> Place:
+def place_of(claim: Claim, target: str) -> ProgressScope:
     """Where a claim's rows are."""
-    return Place(claim.identity.cluster_id, claim.identity.feed_id, target, claim.topic)
+    return ProgressScope(claim.identity.cluster_id, claim.identity.feed_id, target, claim.topic)
 
 
 def partition_of(target: str) -> int:
@@ -111,12 +111,12 @@ def partition_of(target: str) -> int:
     return zlib.crc32(target.encode()) % PARTITIONS
 
 
-def progress_key(place: Place, partition: int) -> bytes:
+def progress_key(place: ProgressScope, partition: int) -> bytes:
     """The key of a Row."""
     return msgspec.json.encode(["progress", *place, partition])
 
 
-def source_key(place: Place) -> bytes:
+def source_key(place: ProgressScope) -> bytes:
     """The key of a SourceRow."""
     return msgspec.json.encode(["source", *place])
 
@@ -159,8 +159,8 @@ def writers_of(progress: str, key: bytes | None, value: bytes | None) -> list[st
 class View(msgspec.Struct, frozen=True):
     """All about one target topic, at one moment."""
 
-    rows: Mapping[Place, Mapping[int, Row]]
-    sources: Mapping[Place, SourceRow]
+    rows: Mapping[ProgressScope, Mapping[int, Row]]
+    sources: Mapping[ProgressScope, SourceRow]
     removed: Mapping[tuple[str, str], Removed]
 
 
@@ -168,8 +168,8 @@ class State:
     """The progress topic, folded in its order. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._rows: dict[Place, dict[int, Row]] = {}
-        self._sources: dict[Place, SourceRow] = {}
+        self._rows: dict[ProgressScope, dict[int, Row]] = {}
+        self._sources: dict[ProgressScope, SourceRow] = {}
         self._removed: dict[tuple[str, str], Removed] = {}
 
     def fold(self, key: bytes | None, value: bytes | None, where: str) -> None:
@@ -178,9 +178,9 @@ class State:
             kind, *about = msgspec.json.decode(key or b"", type=list[str | int])
             if kind == "progress":
                 *place, partition = about
-                self._fold_row(Place(*map(str, place)), int(partition), value)
+                self._fold_row(ProgressScope(*map(str, place)), int(partition), value)
             elif kind == "source":
-                self._fold_source(Place(*map(str, about)), value)
+                self._fold_source(ProgressScope(*map(str, about)), value)
             elif kind == "removed":
                 cluster, feed_id = map(str, about)
                 self._fold_removed((cluster, feed_id), value)
@@ -192,7 +192,7 @@ class State:
                 "writes to that topic: only Headgate may. Upgrade this process if a newer version has written it"
             ) from error
 
-    def _fold_row(self, place: Place, partition: int, value: bytes | None) -> None:
+    def _fold_row(self, place: ProgressScope, partition: int, value: bytes | None) -> None:
         rows = self._rows.setdefault(place, {})
         if value is None:
             rows.pop(partition, None)
@@ -201,7 +201,7 @@ class State:
         if not rows:
             del self._rows[place]
 
-    def _fold_source(self, place: Place, value: bytes | None) -> None:
+    def _fold_source(self, place: ProgressScope, value: bytes | None) -> None:
         if value is None:
             self._sources.pop(place, None)
         else:
@@ -224,5 +224,5 @@ class State:
         mine = (rows for place, rows in self._rows.items() if place[:2] == (cluster, feed_id))
         return {row.holder for rows in mine for row in rows.values() if not row.closed}
 
-    def _counts(self, place: Place, target: str | None) -> bool:
+    def _counts(self, place: ProgressScope, target: str | None) -> bool:
         return target in (None, place.target) and (place.cluster, place.feed_id) not in self._removed

@@ -22,7 +22,7 @@ from headgate.sinks.kafka.errors import as_sink_errors, lost_topic
 from headgate.sinks.kafka.names import topic_of
 from headgate.sinks.kafka.progress import place_of
 from headgate.sinks.kafka.reserved import check_not_read, check_not_reserved
-from headgate.sinks.kafka.target import Target, target_of
+from headgate.sinks.kafka.target import TargetCluster, target_of
 from headgate.sinks.kafka.topics import Wanted, create, describe
 from headgate.sinks.kafka.writing import KafkaCommitter, KafkaStager
 from headgate.sinks.on_driver import StagedWriter
@@ -42,7 +42,7 @@ class KafkaSink:
         find: Callable[[], address.Target],
         *,
         options: SinkSpec,
-        target: Target | None = None,
+        target: TargetCluster | None = None,
     ) -> None:
         """``find``: the cluster's address, which is asked for again after errors, because a connection may be changed.
 
@@ -53,7 +53,7 @@ class KafkaSink:
         self._target = target
 
     @property
-    def _shared(self) -> Target:
+    def _shared(self) -> TargetCluster:
         with as_sink_errors("using Kafka as a sink"):
             target = self._target or target_of(self._find())
             _ = target.cluster_id

@@ -31,13 +31,13 @@ from headgate.eventlog.transactions import TRANSACTION_TIMEOUT_MS, Transactions
 from headgate.formats.debezium_schema import with_head
 from headgate.sinks.contract import FeedIdentity
 from headgate.sinks.kafka.errors import refusal_of
-from headgate.sinks.kafka.pace import Pace
+from headgate.sinks.kafka.pace import TransactionPace
 from headgate.sinks.kafka.parts import Part
 from headgate.sinks.kafka.progress import (
     PARTITIONS,
     PROGRESS_TOPIC,
-    Fact,
-    Place,
+    ProgressRecord,
+    ProgressScope,
     Row,
     State,
     View,
@@ -47,7 +47,7 @@ from headgate.sinks.kafka.progress import (
 )
 from headgate.sinks.kafka.topics import check_cluster, describe, ensure_progress_topic
 
-__all__ = ["Holder", "Ledger", "Target", "TargetProducer", "target_of"]
+__all__ = ["Holder", "Ledger", "TargetCluster", "TargetProducer", "target_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class TargetProducer:
         """Take the id from any other producer, and end its transaction. Raises LogError."""
         self._transactions.init()
 
-    def commit(self, target: str, parts: Sequence[Part], facts: Iterable[Fact]) -> None:
+    def commit(self, target: str, parts: Sequence[Part], facts: Iterable[ProgressRecord]) -> None:
         """Records and facts in one transaction. Raises LogError, and SinkRefusedError for what the topic refuses."""
         self._refused.clear()
         try:
@@ -111,7 +111,7 @@ class TargetProducer:
                     raise refusal from failed
             raise
 
-    def _produce(self, target: str, parts: Sequence[Part], facts: Iterable[Fact], deadline: float) -> None:
+    def _produce(self, target: str, parts: Sequence[Part], facts: Iterable[ProgressRecord], deadline: float) -> None:
         """Raises KafkaException; BufferError if the queue stays full."""
         for head, _, _, records, all_headers in parts:
             whole = records if head is None else ((to, key, with_head(head, value)) for to, key, value in records)
@@ -139,24 +139,24 @@ class TargetProducer:
 
 
 class Holder:
-    """This process's producer for records, and the open rows that it holds. Used under ``Target.mutex``."""
+    """This process's producer for records, and the open rows that it holds. Used under ``TargetCluster.mutex``."""
 
     def __init__(self, producer: TargetProducer, proofs: Proofs) -> None:
         self.producer = producer
         self.proofs = proofs
-        self.rows: dict[Place, dict[int, Row]] = {}
+        self.rows: dict[ProgressScope, dict[int, Row]] = {}
 
     @property
     def id(self) -> str:
         """Its transactional.id."""
         return self.producer.id
 
-    def held(self, place: Place, partitions: Iterable[int]) -> dict[int, Row]:
+    def held(self, place: ProgressScope, partitions: Iterable[int]) -> dict[int, Row]:
         """Those of ``partitions`` that it holds."""
         rows = self.rows.get(place, {})
         return {partition: rows[partition] for partition in partitions if partition in rows}
 
-    def keep(self, place: Place, rows: Mapping[int, Row]) -> None:
+    def keep(self, place: ProgressScope, rows: Mapping[int, Row]) -> None:
         """What was committed of them: open rows are held, closed ones no more."""
         mine = self.rows.setdefault(place, {})
         for partition, row in rows.items():
@@ -226,7 +226,7 @@ class Ledger:
             self._drop()
 
 
-class Target:
+class TargetCluster:
     """One target cluster, for all sinks of this process that write to it. Thread-safe."""
 
     def __init__(self, at: address.Target, progress: str = PROGRESS_TOPIC) -> None:
@@ -237,7 +237,7 @@ class Target:
         self.ledger = Ledger(self.connection, progress)
         self.mutex = threading.RLock()
         """Of the holder: who has it commits, or changes what the holder holds."""
-        self.pace = Pace()
+        self.pace = TransactionPace()
         self._holder: Holder | None = None
         self._cluster_id: str | None = None
         self._checking = threading.Lock()
@@ -335,11 +335,11 @@ class Target:
         self.connection.close()
 
 
-_targets: dict[address.Target, Target] = {}
+_targets: dict[address.Target, TargetCluster] = {}
 _making = threading.Lock()
 
 
-def target_of(at: address.Target) -> Target:
+def target_of(at: address.Target) -> TargetCluster:
     """The process's one of these brokers and this user. Raises DatabaseRefusedError.
 
     It is kept: its producer is in the rows that this process holds.
@@ -347,5 +347,5 @@ def target_of(at: address.Target) -> Target:
     with _making:
         found = _targets.get(at)
         if found is None:
-            found = _targets[at] = Target(at)
+            found = _targets[at] = TargetCluster(at)
         return found

@@ -31,9 +31,9 @@ from headgate.sinks.kafka.cloud_events import Attributes, Headers
 from headgate.sinks.kafka.errors import as_sink_errors, lost_topic
 from headgate.sinks.kafka.names import topic_of
 from headgate.sinks.kafka.parts import Made, Transaction, pack, transactions
-from headgate.sinks.kafka.progress import Fact, Row, partition_of, place_of, progress_key
+from headgate.sinks.kafka.progress import ProgressRecord, Row, partition_of, place_of, progress_key
 from headgate.sinks.kafka.records import BY_KEY, Encoded, enveloped, flat
-from headgate.sinks.kafka.target import Target
+from headgate.sinks.kafka.target import TargetCluster
 from headgate.sinks.kafka.topics import describe, record_bytes_max
 from headgate.sinks.on_driver import Commit, Staged
 from headgate.sinks.relational.batches import check_ranges, check_truncates, refused_change
@@ -188,7 +188,7 @@ def _too_large(size: int, bytes_max: int) -> _TooLargeError:
 class KafkaCommitter:
     """Commits records and positions in one transaction of the process's only producer for the target cluster."""
 
-    def __init__(self, target: Target, claims: Claims, *, by_key: bool) -> None:
+    def __init__(self, target: TargetCluster, claims: Claims, *, by_key: bool) -> None:
         """``by_key``: the client chooses the partition of each record."""
         self._target = target
         self._claims = claims
@@ -241,7 +241,7 @@ class KafkaCommitter:
                 keep()
             moved = _moved(rows, ranges)
             facts = [
-                Fact(partition_of(topic), progress_key(place, partition), msgspec.json.encode(row))
+                ProgressRecord(partition_of(topic), progress_key(place, partition), msgspec.json.encode(row))
                 for partition, row in sorted(moved.items())
             ]
             began = time.monotonic()

@@ -18,8 +18,8 @@ from headgate.sinks.known_columns import KnownColumns
 from headgate.sinks.lake.claims import Claims, about_attempt, about_claim
 from headgate.sinks.lake.creating import arrow_type, field_of, name_problem
 from headgate.sinks.lake.first_values import first_value
-from headgate.sinks.lake.shape import Shape, existing, shape_of
-from headgate.sinks.lake.tables import Altered, ConflictError, Lake, Stamp, Table
+from headgate.sinks.lake.shape import LakeShape, existing, shape_of
+from headgate.sinks.lake.tables import Altered, ConflictError, Lake, Stamp, VersionedTable
 from headgate.sinks.lake.type_names import lake_name
 
 __all__ = ["LakeAlterer"]
@@ -58,7 +58,7 @@ class LakeAlterer:
             table, ranges = self._held(claim, positions)
             self._claims.change_known_columns(claim, ranges, table, change)
 
-    def _held(self, claim: Claim, positions: Positions) -> tuple[Table, dict[int, OffsetRange]]:
+    def _held(self, claim: Claim, positions: Positions) -> tuple[VersionedTable, dict[int, OffsetRange]]:
         """The table, read before its claim was found to be the sink's at ``positions``."""
         ranges = {partition: OffsetRange(at, at) for partition, at in sorted(positions.items())}
         return self._claims.held_table(claim, ranges), ranges
@@ -86,7 +86,7 @@ class LakeAlterer:
             return True
 
 
-def _check_names(name: str, table: Table, changes: ColumnChanges) -> None:
+def _check_names(name: str, table: VersionedTable, changes: ColumnChanges) -> None:
     """Raise SinkRefusedError for a column with the name of a partition field, before anything is changed."""
     added = (each.column.name for each in changes.added if table.is_name_of_field(each.column.name))
     renamed = (column for former, column in changes.renamed.items() if table.is_name_of_field(column, former))
@@ -98,7 +98,7 @@ def _check_names(name: str, table: Table, changes: ColumnChanges) -> None:
         )
 
 
-def _present(shape: Shape) -> PresentTable:
+def _present(shape: LakeShape) -> PresentTable:
     columns = [
         PresentColumn(name, _lake_type(type_), name not in shape.required)
         for name, type_ in shape.columns.items()

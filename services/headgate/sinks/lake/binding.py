@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from headgate.sinks.contract import SinkConflictError, SinkFencedError
-from headgate.sinks.lake.ledger import Entry
+from headgate.sinks.lake.ledger import LedgerEntry
 
 __all__ = ["LEDGER", "RELEASED", "Binding", "binding_of", "check_bound", "other_ledger", "refuse_other_ledger"]
 
@@ -43,7 +43,7 @@ def binding_of(text: str | None) -> Binding | None:
     return Binding(id_, place) if id_ else None
 
 
-def refuse_other_ledger(table: str, text: str | None, ledger: Entry | None, place: str) -> None:
+def refuse_other_ledger(table: str, text: str | None, ledger: LedgerEntry | None, place: str) -> None:
     """Raise SinkConflictError if the property binds the table to another ledger than the one at ``place``."""
     bound = binding_of(text)
     if bound is not None and (ledger is None or ledger.id != bound.id):
@@ -61,7 +61,7 @@ def other_ledger(table: str, bound: Binding, place: str) -> SinkConflictError:
     )
 
 
-def check_bound(table: str, text: str | None, ledger: Entry | None, place: str) -> None:
+def check_bound(table: str, text: str | None, ledger: LedgerEntry | None, place: str) -> None:
     """Raise SinkError unless the property binds the table to the ledger at ``place``."""
     refuse_other_ledger(table, text, ledger, place)
     if binding_of(text) is None:

@@ -40,14 +40,14 @@ from headgate.sinks.lake.binding import (
     other_ledger,
     refuse_other_ledger,
 )
-from headgate.sinks.lake.ledger import Copying, Entry, Feeds, Holding, Holdings, Known, Row, Source, Written
+from headgate.sinks.lake.ledger import Copying, Feeds, Holding, Holdings, KeptColumns, LedgerEntry, Row, Source, Written
 from headgate.sinks.lake.tables import (
     FENCE,
     POSITIONS,
     ConflictError,
     Lake,
     Stamp,
-    Table,
+    VersionedTable,
     copy_key,
     feed_key,
     positions_in,
@@ -63,8 +63,8 @@ Rows = Mapping[int, FenceRow]
 class _Read(msgspec.Struct, frozen=True):
     """A table, and the ledger that was read after it."""
 
-    table: Table | None
-    ledger: Entry | None
+    table: VersionedTable | None
+    ledger: LedgerEntry | None
     holdings: Holdings
 
 
@@ -111,14 +111,14 @@ class Claims:
             return True
         return read.table is None and not _table_ids(claim, holding)
 
-    def check_held(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table) -> None:
+    def check_held(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: VersionedTable) -> None:
         """Raise SinkError unless the claim is the sink's, and at the beginnings of ``ranges``, in this very table.
 
         ``table`` was read before this is called.
         """
         self._check_read(claim, ranges, table, _Read(table, *self._lake.ledger(claim.table).read()))
 
-    def held_table(self, claim: Claim, ranges: Mapping[int, OffsetRange]) -> Table:
+    def held_table(self, claim: Claim, ranges: Mapping[int, OffsetRange]) -> VersionedTable:
         """The table, read before its claim is found to be the sink's. Raises what ``check_held`` does.
 
         SinkRefusedError if the table does not exist.
@@ -130,7 +130,7 @@ class Claims:
         self.check_held(claim, ranges, table)
         return table
 
-    def check_open(self, claim: Claim, table: Table) -> None:
+    def check_open(self, claim: Claim, table: VersionedTable) -> None:
         """Raise SinkError unless the claim is the sink's, in all its partitions and in this very table.
 
         ``table`` was read before this is called.
@@ -140,12 +140,14 @@ class Claims:
         ranges = {partition: OffsetRange(offset, offset) for partition, offset in at.items()}
         self._check_read(claim, ranges, table, read)
 
-    def _check_read(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table, read: _Read) -> None:
+    def _check_read(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: VersionedTable, read: _Read) -> None:
         self._check_rows(claim, ranges, table, read.holdings)
         _check_not_restored(claim, table, read.holdings)
         check_bound(claim.table, table.ledger, read.ledger, self._lake.ledger(claim.table).place)
 
-    def record_source(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table, met: SourceTable) -> None:
+    def record_source(
+        self, claim: Claim, ranges: Mapping[int, OffsetRange], table: VersionedTable, met: SourceTable
+    ) -> None:
         """The same, and store the source table of the topic. Raises SinkMovedError if it is known to be another."""
 
         def recorded(holding: Holding) -> Holding:
@@ -165,7 +167,7 @@ class Claims:
         self,
         claim: Claim,
         ranges: Mapping[int, OffsetRange],
-        table: Table,
+        table: VersionedTable,
         change: Callable[[KnownColumns], KnownColumns],
     ) -> None:
         """Change what is kept of the table's columns. Raises what ``check_held`` does."""
@@ -174,12 +176,14 @@ class Claims:
             known = _known_columns(claim, holding)
             wanted = change(known)
             return (
-                holding if wanted == known else msgspec.structs.replace(holding, known=Known(claim.incarnation, wanted))
+                holding
+                if wanted == known
+                else msgspec.structs.replace(holding, known=KeptColumns(claim.incarnation, wanted))
             )
 
         self._change_holding(claim, ranges, table, changed)
 
-    def copied(self, claim: Claim, request: str, table: Table | None) -> CopyMark:
+    def copied(self, claim: Claim, request: str, table: VersionedTable | None) -> CopyMark:
         """How far the request to copy the claim's table is."""
         holding = _holding(claim, self._lake.ledger(claim.table).read()[1])
         copying = None if holding is None else holding.copying
@@ -187,7 +191,9 @@ class Claims:
             return CopyMark(request=request)
         return copying.reached(request, table.id, table.transaction(copy_key(claim)))
 
-    def begin_range(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table, mark: CopyMark) -> int:
+    def begin_range(
+        self, claim: Claim, ranges: Mapping[int, OffsetRange], table: VersionedTable, mark: CopyMark
+    ) -> int:
         """The number of a range at whose end the request is at ``mark``. The commit of its rows has the number.
 
         Raises what ``check_held`` does.
@@ -241,7 +247,7 @@ class Claims:
         if read.table is not None:
             refuse_other_ledger(table, read.table.ledger, read.ledger, self._lake.ledger(table).place)
 
-    def check_is_ours(self, claim: Claim, table: Table | None) -> None:
+    def check_is_ours(self, claim: Claim, table: VersionedTable | None) -> None:
         """Raise SinkError if the table is not the one that the feed has written to, or is another ledger's."""
         read = _Read(table, *self._lake.ledger(claim.table).read())
         self._refuse_other_ledger(read, claim.table)
@@ -250,7 +256,11 @@ class Claims:
             _check_same_table(claim, table, _table_ids(claim, holding))
 
     def _change_holding(
-        self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table, change: Callable[[Holding], Holding]
+        self,
+        claim: Claim,
+        ranges: Mapping[int, OffsetRange],
+        table: VersionedTable,
+        change: Callable[[Holding], Holding],
     ) -> None:
         """Change the claim's holding, on the version of the ledger by which the claim is the sink's."""
 
@@ -287,14 +297,16 @@ class Claims:
             starts = {partition: raised.rows[partition].start for partition in claim.start}
             return starts | positions_in(table, claim, incarnations)
 
-    def _impose(self, name: str, written: Written, about: Mapping[str, str], *, is_claimed: bool) -> Table | None:
+    def _impose(
+        self, name: str, written: Written, about: Mapping[str, str], *, is_claimed: bool
+    ) -> VersionedTable | None:
         """Have the table refuse processes that read an earlier version of its ledger; the table as it is then.
 
         A table that is bound to another ledger refuses them already; ``is_claimed``: raise SinkConflictError then.
         """
         place, stamp = self._lake.ledger(name).place, Stamp({FENCE: written.version}, about)
 
-        def attempt() -> Table | None:
+        def attempt() -> VersionedTable | None:
             table = self._lake.table(name)
             bound = None if table is None else binding_of(table.ledger)
             if table is None or (bound is not None and bound.id != written.id and not is_claimed):
@@ -390,7 +402,9 @@ class Claims:
         with self._lake.as_sink_errors(f"reading {claim.table}"):
             return _Read(self._lake.table(claim.table), *self._lake.ledger(claim.table).read())
 
-    def _check_rows(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table, holdings: Holdings) -> None:
+    def _check_rows(
+        self, claim: Claim, ranges: Mapping[int, OffsetRange], table: VersionedTable, holdings: Holdings
+    ) -> None:
         rows = _rows(claim, table, holdings)
         mine = [row for p in ranges if (row := rows.get(p)) is not None and row.epoch == claim.epoch and not row.closed]
         holding = _holding(claim, holdings)
@@ -412,7 +426,7 @@ def about_attempt(claim: Claim) -> str:
     return f"{claim.table} under epoch {claim.epoch}"
 
 
-def _fenced(table: Table) -> int:
+def _fenced(table: VersionedTable) -> int:
     """The version of the ledger that the table has; -1 if it has none."""
     found = table.transaction(FENCE)
     return -1 if found is None else found
@@ -422,7 +436,7 @@ def _holding(claim: Claim, holdings: Holdings) -> Holding | None:
     return holdings.of(claim.identity.cluster_id, claim.identity.feed_id, claim.topic)
 
 
-def _rows(claim: Claim, table: Table | None, holdings: Holdings) -> dict[int, FenceRow]:
+def _rows(claim: Claim, table: VersionedTable | None, holdings: Holdings) -> dict[int, FenceRow]:
     """The claim's rows, with the positions that the table has."""
     holding = _holding(claim, holdings)
     mine = {} if holding is None else {p: row for p, row in holding.rows.items() if p in claim.start}
@@ -435,7 +449,7 @@ def _table_ids(claim: Claim, holding: Holding) -> set[str | None]:
     return {row.table_id for row in holding.rows.values() if row.incarnation >= claim.incarnation} - {None}
 
 
-def _check_same_table(claim: Claim, table: Table | None, ids: set[str | None]) -> None:
+def _check_same_table(claim: Claim, table: VersionedTable | None, ids: set[str | None]) -> None:
     if not ids or (table is not None and table.id in ids):
         return
     if ids == {None}:
@@ -448,7 +462,7 @@ def _check_same_table(claim: Claim, table: Table | None, ids: set[str | None]) -
     )
 
 
-def _check_not_restored(claim: Claim, table: Table | None, holdings: Holdings) -> None:
+def _check_not_restored(claim: Claim, table: VersionedTable | None, holdings: Holdings) -> None:
     """Raise SinkRefusedError if changes that the positions cover are not in the table any more.
 
     A new incarnation has no positions yet, so it begins with the table as it is.
@@ -466,7 +480,7 @@ def _check_not_restored(claim: Claim, table: Table | None, holdings: Holdings) -
     )
 
 
-def _raised(claim: Claim, holding: Holding | None, table: Table | None, *, is_closed: bool) -> Holding:
+def _raised(claim: Claim, holding: Holding | None, table: VersionedTable | None, *, is_closed: bool) -> Holding:
     """The claim's rows at its epoch."""
     identity = claim.identity
     rows = {} if holding is None else dict(holding.rows)

@@ -17,9 +17,9 @@ from headgate.sinks.contract import (
 )
 from headgate.sinks.lake.attempts import until_committed
 from headgate.sinks.lake.claims import Claims, about_attempt
-from headgate.sinks.lake.shape import Shape, shape_of
+from headgate.sinks.lake.shape import LakeShape, shape_of
 from headgate.sinks.lake.staged_rows import GONE, OFFSET, PARTIAL, PARTITION, absent_column, column, unpack
-from headgate.sinks.lake.tables import POSITIONS, Lake, Stamp, Table, Upserts, position_key
+from headgate.sinks.lake.tables import POSITIONS, Lake, Stamp, Upserts, VersionedTable, position_key
 from headgate.sinks.on_driver import Commit
 
 __all__ = ["LakeCommitter", "named_rows", "position_stamp"]
@@ -59,7 +59,7 @@ class LakeCommitter:
     def close(self) -> None:
         """See Committer."""
 
-    def _record(self, commit: Commit, table: Table) -> None:
+    def _record(self, commit: Commit, table: VersionedTable) -> None:
         """Store what the batch shows of the source's table and columns, under the claim."""
         if commit.source_table is not None:
             self._claims.record_source(commit.claim, commit.ranges, table, commit.source_table)
@@ -70,7 +70,7 @@ class LakeCommitter:
                 commit.claim, commit.ranges, table, lambda known: known.with_applied(columns)
             )
 
-    def _write(self, commit: Commit, table: Table) -> None:
+    def _write(self, commit: Commit, table: VersionedTable) -> None:
         claim = commit.claim
         stamp = position_stamp(claim, commit.ranges)
         shape = shape_of(table, claim.table, appends=self._appends)
@@ -97,7 +97,7 @@ def position_stamp(claim: Claim, ranges: Mapping[int, OffsetRange]) -> Stamp:
     return Stamp(transactions, about)
 
 
-def _joined(commit: Commit, shape: Shape) -> tuple[pa.Table | None, tuple[str, ...]]:
+def _joined(commit: Commit, shape: LakeShape) -> tuple[pa.Table | None, tuple[str, ...]]:
     """All rows that were staged, in their order, and their key."""
     payloads = [unpack(payload) for payload in commit.payloads if payload]
     if not payloads:
@@ -116,17 +116,17 @@ def _joined(commit: Commit, shape: Shape) -> tuple[pa.Table | None, tuple[str, .
     return pa.concat_tables([payload.rows for payload in payloads], promote_options="default"), next(iter(keys), ())
 
 
-def named_rows(rows: pa.Table, shape: Shape) -> pa.Table:
+def named_rows(rows: pa.Table, shape: LakeShape) -> pa.Table:
     """Rows under the table's own names."""
     return rows.rename_columns(list(shape.columns))
 
 
-def _numbers(shape: Shape, key: Sequence[str]) -> list[str]:
+def _numbers(shape: LakeShape, key: Sequence[str]) -> list[str]:
     names = list(shape.columns)
     return [column(names.index(name)) for name in key]
 
 
-def _latest(rows: pa.Table, shape: Shape, key: Sequence[str], commit: Commit) -> pa.Table:
+def _latest(rows: pa.Table, shape: LakeShape, key: Sequence[str], commit: Commit) -> pa.Table:
     """The last row per key. Each task has reduced its own, so there is something to do for several tasks only."""
     by = _numbers(shape, key)
     numbers = pa.array(range(rows.num_rows), pa.int64())
@@ -138,7 +138,7 @@ def _latest(rows: pa.Table, shape: Shape, key: Sequence[str], commit: Commit) ->
     return rows.take(last[f"{_NUMBER}_max"])
 
 
-def _folded(rows: pa.Table, shape: Shape, by: Sequence[str], commit: Commit) -> pa.Table:
+def _folded(rows: pa.Table, shape: LakeShape, by: Sequence[str], commit: Commit) -> pa.Table:
     """The same where later rows lack columns, whose values an earlier row of the key may have."""
     flags = [number for number in range(len(shape.columns)) if absent_column(number) in rows.column_names]
     folded: dict[tuple[object, ...], dict[str, object]] = {}
@@ -161,7 +161,7 @@ def _folded(rows: pa.Table, shape: Shape, by: Sequence[str], commit: Commit) -> 
     return pa.Table.from_pylist(list(folded.values()), schema=rows.schema)
 
 
-def _check_partial(table: Table, rows: pa.Table, shape: Shape, key: Sequence[str], commit: Commit) -> None:
+def _check_partial(table: VersionedTable, rows: pa.Table, shape: LakeShape, key: Sequence[str], commit: Commit) -> None:
     """Raise ConstraintViolatedError where a row leaves out values and the table does not have it."""
     if PARTIAL not in rows.column_names:
         return

@@ -17,9 +17,9 @@ from headgate.sinks.lake.claims import Claims, about_attempt
 from headgate.sinks.lake.committing import named_rows, position_stamp
 from headgate.sinks.lake.copied_values import copied_reader_of
 from headgate.sinks.lake.history import COPY, COPY_CONTINUES, COPY_ENDED
-from headgate.sinks.lake.shape import Shape, shape_of
-from headgate.sinks.lake.staged_rows import Columns
-from headgate.sinks.lake.tables import Lake, Stamp, Table, Upserts, copy_key
+from headgate.sinks.lake.shape import LakeShape, shape_of
+from headgate.sinks.lake.staged_rows import GatheredRows
+from headgate.sinks.lake.tables import Lake, Stamp, Upserts, VersionedTable, copy_key
 from headgate.sinks.lake.values import ReadValue
 from headgate.sinks.relational.times import NotTextError
 from headgate.sinks.row_copying import CopiedRows, CopyMark, RowsRefusedError
@@ -57,7 +57,9 @@ class LakeCopier:
         reach(CrashPoint.COMMITTED)
         return Applied(rows.positions, len(rows.upserts), 0, len(rows.deletes))
 
-    def _write(self, rows: CopiedRows, ranges: Mapping[int, OffsetRange], table: Table, number: int | None) -> None:
+    def _write(
+        self, rows: CopiedRows, ranges: Mapping[int, OffsetRange], table: VersionedTable, number: int | None
+    ) -> None:
         stamp = position_stamp(rows.claim, ranges)
         if rows.mark is not None and number is not None:
             copy = {COPY: COPY_ENDED if rows.mark.is_done else COPY_CONTINUES}
@@ -73,7 +75,7 @@ class LakeCopier:
             table.upsert(Upserts(made.table(), tuple(shape.columns), rows.key), stamp)
 
 
-def _check_key(shape: Shape, rows: CopiedRows) -> None:
+def _check_key(shape: LakeShape, rows: CopiedRows) -> None:
     """Raise RowsRefusedError unless rows can be found by the columns that they were chosen by."""
     if shape.key and set(shape.key) != set(rows.key):
         raise RowsRefusedError(
@@ -91,7 +93,7 @@ def _check_key(shape: Shape, rows: CopiedRows) -> None:
         )
 
 
-def _converted(shape: Shape, rows: CopiedRows) -> Columns:
+def _converted(shape: LakeShape, rows: CopiedRows) -> GatheredRows:
     kinds = rows.semantics or {}
     connector = kinds.get(CONNECTOR)
     readers = {
@@ -99,7 +101,7 @@ def _converted(shape: Shape, rows: CopiedRows) -> Columns:
         for name, type_ in shape.columns.items()
         if name not in shape.own_columns
     }
-    found = Columns(shape)
+    found = GatheredRows(shape)
     own = _own_values(rows.claim.topic, rows.positions) if shape.appends else {}
     for operation, values in ((Operation.DELETE, rows.deletes), (Operation.UPSERT, rows.upserts)):
         for row in values:
@@ -114,7 +116,7 @@ def _own_values(topic: str, positions: Positions) -> Row:
     return copied_row(topic, partition, offset)
 
 
-def _value(shape: Shape, rows: CopiedRows, readers: Mapping[str, ReadValue], name: str, row: Row) -> object:
+def _value(shape: LakeShape, rows: CopiedRows, readers: Mapping[str, ReadValue], name: str, row: Row) -> object:
     value = row.get(name, ABSENT)
     if value is ABSENT:
         return None if shape.appends else ABSENT

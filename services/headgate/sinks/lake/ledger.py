@@ -17,12 +17,12 @@ from headgate.sinks.row_copying import CopyMark
 
 __all__ = [
     "Copying",
-    "Entry",
     "Feeds",
     "Holding",
     "Holdings",
-    "Known",
+    "KeptColumns",
     "Ledger",
+    "LedgerEntry",
     "Log",
     "Row",
     "Source",
@@ -58,7 +58,7 @@ class Source(msgspec.Struct, frozen=True):
     table: str
 
 
-class Known(msgspec.Struct, frozen=True):
+class KeptColumns(msgspec.Struct, frozen=True):
     """What is kept of the table's columns in an incarnation, where Headgate alters the table."""
 
     incarnation: int
@@ -93,7 +93,7 @@ class Holding(msgspec.Struct, frozen=True):
     rows: dict[int, Row]
     source: Source | None = None
     copying: Copying | None = None
-    known: Known | None = None
+    known: KeptColumns | None = None
 
     @property
     def is_open(self) -> bool:
@@ -137,7 +137,7 @@ class Written(msgspec.Struct, frozen=True):
     version: int
 
 
-class Entry(Protocol):
+class LedgerEntry(Protocol):
     """One version of a ledger's log."""
 
     @property
@@ -168,7 +168,7 @@ class Log(Protocol):
         """Where it is, for people."""
         ...
 
-    def read(self) -> Entry | None:
+    def read(self) -> LedgerEntry | None:
         """The newest version; None before the first. Raises SinkError."""
         ...
 
@@ -192,7 +192,7 @@ class Ledger(Generic[T]):
         """Where it is, for people."""
         return self._log.place
 
-    def read(self) -> tuple[Entry | None, T]:
+    def read(self) -> tuple[LedgerEntry | None, T]:
         """Its newest version, None before the first, and the state. Raises SinkError."""
         entry = self._log.read()
         if entry is None:
@@ -205,7 +205,7 @@ class Ledger(Generic[T]):
                 "Upgrade this process if a newer version has written it"
             ) from error
 
-    def write(self, on: Entry | None, state: T) -> Written:
+    def write(self, on: LedgerEntry | None, state: T) -> Written:
         """Replace the state of version ``on``, which was read. Raises ConflictError, SinkError."""
         properties = {PROPERTY: msgspec.json.encode(state).decode()}
         if on is None:

@@ -20,7 +20,7 @@ from headgate.config.crash_points import CrashPoint, reach
 from headgate.sinks.contract import Claim, SinkRefusedError
 from headgate.sinks.lake.attempts import until_committed
 from headgate.sinks.lake.claims import Claims, about_attempt, about_claim
-from headgate.sinks.lake.tables import Lake, Stamp, Table
+from headgate.sinks.lake.tables import Lake, Stamp, VersionedTable
 from headgate.sinks.maintaining import Maintained, Upkeep
 
 __all__ = ["MAINTAINED", "Maintenance"]
@@ -62,7 +62,7 @@ class Maintenance:
             after = self._step(claim, lambda table: table.size)
         return Maintained(before.files, after.files, before.bytes, after.bytes, expired.versions, removed)
 
-    def _step(self, claim: Claim, act: Callable[[Table], T]) -> T:
+    def _step(self, claim: Claim, act: Callable[[VersionedTable], T]) -> T:
         def attempt() -> T:
             table = self._lake.table(claim.table)
             if table is None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.row_source import Value
 from headgate.sinks.lake.shape import existing
-from headgate.sinks.lake.tables import Bounds, Lake, Table
+from headgate.sinks.lake.tables import Lake, ValueBounds, VersionedTable
 from headgate.sinks.lake.type_names import lake_name
 
 __all__ = ["LakeRows", "bounds_of", "in_range"]
@@ -52,12 +52,12 @@ class LakeRows:
                         yield tuple(map(str, place)) + row[len(key) :]
 
 
-def bounds_of(table: Table, key: Sequence[str], chunk: Chunk) -> Bounds | None:
+def bounds_of(table: VersionedTable, key: Sequence[str], chunk: Chunk) -> ValueBounds | None:
     """The values that the key's first column has in the range, both ends included."""
     first = table.schema.field(key[0])
     low = None if chunk.above is None else _typed(first.type, chunk.above[0])
     high = None if chunk.upto is None else _typed(first.type, chunk.upto[0])
-    return None if low is None and high is None else Bounds(key[0], low, high)
+    return None if low is None and high is None else ValueBounds(key[0], low, high)
 
 
 def _typed(type_: pa.DataType, text: object) -> int | str:

@@ -11,17 +11,17 @@ from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.lake.appended import FORMER_COLUMNS, OWN_COLUMNS
 from headgate.sinks.lake.partition_values import checked_reader
 from headgate.sinks.lake.partitioning import PartitionRules, type_problem
-from headgate.sinks.lake.tables import Lake, Table
+from headgate.sinks.lake.tables import Lake, VersionedTable
 from headgate.sinks.lake.type_names import lake_name
 from headgate.sinks.lake.values import ReadValue, is_supported
 
-__all__ = ["KEY", "Shape", "existing", "shape_of"]
+__all__ = ["KEY", "LakeShape", "existing", "shape_of"]
 
 KEY: Final = "headgate.key"
 """The table property with the names of the key's columns, as JSON."""
 
 
-class Shape(msgspec.Struct, frozen=True):
+class LakeShape(msgspec.Struct, frozen=True):
     """``columns``: name → Arrow type. ``key``: empty if the table does not declare it. ``types``: in its kind's words.
 
     ``appends``: whether the table gets a row for every change, and has Headgate's own columns. ``required``: columns
@@ -53,7 +53,7 @@ class Shape(msgspec.Struct, frozen=True):
         return frozenset(OWN_COLUMNS) if self.appends else frozenset()
 
 
-def existing(lake: Lake, name: str, *, appends: bool) -> Shape:
+def existing(lake: Lake, name: str, *, appends: bool) -> LakeShape:
     """The shape of a table that exists and can be written. Raises SinkRefusedError, SinkError."""
     table = lake.table(name)
     if table is None:
@@ -64,11 +64,11 @@ def existing(lake: Lake, name: str, *, appends: bool) -> Shape:
     return shape_of(table, name, appends=appends)
 
 
-def shape_of(table: Table, name: str, *, appends: bool) -> Shape:
+def shape_of(table: VersionedTable, name: str, *, appends: bool) -> LakeShape:
     """The same of a version that was read."""
     schema = table.schema
     found = {field.name: field.type for field in schema}
-    shape = Shape(
+    shape = LakeShape(
         table.id,
         found,
         table.types,
@@ -91,7 +91,7 @@ def shape_of(table: Table, name: str, *, appends: bool) -> Shape:
     return shape
 
 
-def _check_own_columns(name: str, found: Mapping[str, pa.DataType], table: Table, *, appends: bool) -> None:
+def _check_own_columns(name: str, found: Mapping[str, pa.DataType], table: VersionedTable, *, appends: bool) -> None:
     """Raise SinkRefusedError for a table that lacks Headgate's own columns, or has them and must not."""
     if not appends:
         if all(column in found or FORMER_COLUMNS.get(column) in found for column in OWN_COLUMNS):
@@ -117,7 +117,7 @@ def _check_own_columns(name: str, found: Mapping[str, pa.DataType], table: Table
     )
 
 
-def _check_partitions(name: str, shape: Shape, rules: PartitionRules) -> None:
+def _check_partitions(name: str, shape: LakeShape, rules: PartitionRules) -> None:
     """Raise SinkRefusedError for a table whose rows a library would lose or change on their way to a partition."""
     columns = [field.column for field in shape.partitions]
     for field in shape.partitions:

@@ -12,9 +12,9 @@ import msgspec
 import pyarrow as pa
 
 from headgate.formats.change import ABSENT, Change, Operation
-from headgate.sinks.lake.shape import Shape
+from headgate.sinks.lake.shape import LakeShape
 
-__all__ = ["GONE", "PARTIAL", "Columns", "Payload", "absent_column", "column", "pack", "unpack"]
+__all__ = ["GONE", "PARTIAL", "GatheredRows", "Payload", "absent_column", "column", "pack", "unpack"]
 
 GONE: Final = "gone"
 PARTIAL: Final = "partial"
@@ -48,10 +48,10 @@ class Payload(msgspec.Struct, frozen=True):
     about: About
 
 
-class Columns:
+class GatheredRows:
     """Rows that are being gathered."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: LakeShape) -> None:
         self._shape = shape
         self._names = list(shape.columns)
         self._values: list[list[object]] = [[] for _ in shape.columns]
@@ -103,7 +103,7 @@ class Columns:
         return pa.table(arrays)
 
 
-def pack(rows: pa.Table, shape: Shape, key: Sequence[str]) -> bytes:
+def pack(rows: pa.Table, shape: LakeShape, key: Sequence[str]) -> bytes:
     """As it travels; nothing for no rows."""
     if not rows.num_rows:
         return b""

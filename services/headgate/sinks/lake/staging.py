@@ -23,8 +23,8 @@ from headgate.sinks.known_columns import KnownColumns
 from headgate.sinks.lacking_columns import LackingColumnsError
 from headgate.sinks.lake.appended import appended_row
 from headgate.sinks.lake.first_values import first_values
-from headgate.sinks.lake.shape import Shape, existing
-from headgate.sinks.lake.staged_rows import GONE, Columns, pack
+from headgate.sinks.lake.shape import LakeShape, existing
+from headgate.sinks.lake.staged_rows import GONE, GatheredRows, pack
 from headgate.sinks.lake.tables import Lake
 from headgate.sinks.lake.values import ReadValue, reader_of
 from headgate.sinks.left_out import LeftOutError, left_out
@@ -93,7 +93,7 @@ class _Trial:
     ``firsts``: column → what new rows have in it if their events are from before it was added.
     """
 
-    def __init__(self, batch: ChangeBatch, shape: Shape, kind: str, firsts: Mapping[str, object]) -> None:
+    def __init__(self, batch: ChangeBatch, shape: LakeShape, kind: str, firsts: Mapping[str, object]) -> None:
         self._batch = batch
         self._firsts = firsts
         self._kind = kind
@@ -159,8 +159,8 @@ class _Trial:
                 "both the same primary key, or the connector message.key.columns"
             )
 
-    def _converted(self, changes: Sequence[Change]) -> Columns:
-        found = Columns(self._shape)
+    def _converted(self, changes: Sequence[Change]) -> GatheredRows:
+        found = GatheredRows(self._shape)
         if self._shape.appends:
             for change in changes:
                 _check_whole(change)
@@ -169,7 +169,7 @@ class _Trial:
             self._add_latest(found, changes)
         return found
 
-    def _add_latest(self, found: Columns, changes: Sequence[Change]) -> None:
+    def _add_latest(self, found: GatheredRows, changes: Sequence[Change]) -> None:
         """The last word per key. A row that was deleted and came back keeps nothing of the former."""
         are_alike = len(alike_runs(changes, self._key)) == 1
         reduced = reduce_changes(changes, self._key, None if are_alike else self._identity)
@@ -199,7 +199,7 @@ class _Trial:
             raise UnwritableError(change, error.column, str(error)) from error
         return row | dict.fromkeys(nulls) if nulls else row
 
-    def _add(self, found: Columns, change: Change, row: Row, *, is_new: bool = False) -> None:
+    def _add(self, found: GatheredRows, change: Change, row: Row, *, is_new: bool = False) -> None:
         """``is_new``: the row has nothing of a former one with its key."""
         readers = self._readers.of(change.semantics)
         values: list[object] = []
@@ -232,7 +232,7 @@ def _check_whole(change: Change) -> None:
 class _Readers:
     """Readers of all columns, by what an event's schema declares. Events of one schema share the object."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: LakeShape) -> None:
         self._shape = shape
         self._made: dict[int, tuple[Mapping[str, str] | None, dict[str, ReadValue]]] = {}
 

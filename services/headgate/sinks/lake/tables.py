@@ -25,13 +25,13 @@ __all__ = [
     "FENCE",
     "POSITIONS",
     "Altered",
-    "Bounds",
     "ConflictError",
     "Lake",
     "Stamp",
-    "Table",
     "Upserts",
+    "ValueBounds",
     "Version",
+    "VersionedTable",
     "copy_key",
     "feed_key",
     "position_key",
@@ -93,7 +93,7 @@ class Version(msgspec.Struct, frozen=True):
     entries: dict[str, str] = {}
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class ValueBounds(msgspec.Struct, frozen=True):
     """Rows whose value in ``column`` is from ``low`` to ``high``, both included; None is unbounded.
 
     ``among``: and is one of these, if there are any.
@@ -119,7 +119,7 @@ class Expired(msgspec.Struct, frozen=True):
     files: frozenset[str] = frozenset()
 
 
-class Table(Protocol):
+class VersionedTable(Protocol):
     """One version of a table. Each commit is made on it, and then it is used no more."""
 
     @property
@@ -190,7 +190,7 @@ class Table(Protocol):
         """These columns of all rows."""
         ...
 
-    def scan(self, columns: Sequence[str], bounds: Bounds | None) -> "Iterator[pa.RecordBatch]":
+    def scan(self, columns: Sequence[str], bounds: ValueBounds | None) -> "Iterator[pa.RecordBatch]":
         """These columns of the rows, some at a time and in any order. Only files that may have some are read."""
         ...
 
@@ -293,7 +293,7 @@ class Lake(Protocol):
         """
         ...
 
-    def table(self, table: str) -> Table | None:
+    def table(self, table: str) -> VersionedTable | None:
         """A table at its newest version; None if it does not exist. Raises SinkError."""
         ...
 
@@ -332,7 +332,7 @@ def copy_key(claim: Claim) -> str:
     return f"headgate/copied/{identity.cluster_id}/{identity.feed_id}/{claim.topic}"
 
 
-def positions_in(table: Table | None, claim: Claim, incarnations: dict[int, int]) -> Positions:
+def positions_in(table: VersionedTable | None, claim: Claim, incarnations: dict[int, int]) -> Positions:
     """The next offsets that the table has. ``incarnations``: of each partition."""
     if table is None:
         return {}

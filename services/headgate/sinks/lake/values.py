@@ -17,7 +17,7 @@ from headgate.formats.change import DATA_ERRORS, TEXT_ONLY, reason_of
 from headgate.formats.connectors import MAXWELL
 from headgate.formats.decimal_bytes import UNSIGNED_DIGITS, may_be_bytes
 from headgate.formats.time_units import MICROS
-from headgate.sinks.relational.forms import INTEGERS, NUMBERS, Form, without_base64
+from headgate.sinks.relational.forms import INTEGERS, NUMBERS, TextForm, without_base64
 from headgate.sinks.relational.logical import ARRAY, logical_json, logical_text
 from headgate.sinks.relational.rounding import is_shown_as, narrowed
 from headgate.sinks.relational.text import (
@@ -150,7 +150,7 @@ def _is_binary(type_: pa.DataType) -> bool:
     return bool(pa.types.is_binary(type_)) or pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_)
 
 
-def _integer(bits: int, form: Form, value: object) -> int:
+def _integer(bits: int, form: TextForm, value: object) -> int:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, str):
@@ -162,14 +162,14 @@ def _integer(bits: int, form: Form, value: object) -> int:
     return value
 
 
-def _taken(text: str, form: Form, kind: str) -> str:
+def _taken(text: str, form: TextForm, kind: str) -> str:
     """The text of a number, as Canal and TiCDC write all of them. Raises NotTextError."""
     if not form.takes(text):
         raise NotTextError(f"the text is not a {kind}, which takes {form.expected}. {form.advice}")
     return text
 
 
-def _decimal(precision: int, places: int, scale: int | None, form: Form, value: object) -> Decimal:
+def _decimal(precision: int, places: int, scale: int | None, form: TextForm, value: object) -> Decimal:
     kind = f"decimal({precision},{places})"
     if isinstance(value, bool | float):
         raise unreadable(value, kind)
@@ -205,7 +205,7 @@ def _text(by_meaning: Callable[[object], str] | None, value: object) -> str:
     return text
 
 
-def _double(form: Form, value: object) -> float:
+def _double(form: TextForm, value: object) -> float:
     value = _number(value, form, "double")
     number = _floating(value, "double")
     if isinstance(value, Decimal) and not is_shown_as(number, value):
@@ -213,7 +213,7 @@ def _double(form: Form, value: object) -> float:
     return number
 
 
-def _float(meaning: str | None, form: Form, value: object) -> float:
+def _float(meaning: str | None, form: TextForm, value: object) -> float:
     value = _number(value, form, "float")
     number = _floating(value, "float")
     try:
@@ -226,7 +226,7 @@ def _float(meaning: str | None, form: Form, value: object) -> float:
     return number
 
 
-def _number(value: object, form: Form, kind: str) -> object:
+def _number(value: object, form: TextForm, kind: str) -> object:
     return Decimal(_taken(value, form, kind)) if isinstance(value, str) and value not in _WORDS else value
 
 

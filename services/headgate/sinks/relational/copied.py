@@ -12,13 +12,13 @@ from headgate.sinks.contract import ChangeBatch, OffsetRange
 from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.grouping import UnwritableError
 from headgate.sinks.relational.keys import FoldedKeysError
-from headgate.sinks.relational.table import Table
+from headgate.sinks.relational.table import RelationalTable
 from headgate.sinks.row_copying import CopiedRows, RowsRefusedError
 
 __all__ = ["check_key", "reduced_copy", "refused_rows", "unmoved", "unmoved_batch", "with_rows"]
 
 
-def check_key(table: Table[Any], rows: CopiedRows) -> None:
+def check_key(table: RelationalTable[Any], rows: CopiedRows) -> None:
     """Raise RowsRefusedError unless the rows were chosen by the columns that the sink finds rows by."""
     if not table.row_key or set(table.row_key) != set(rows.key):
         found_by = ", ".join(table.row_key) or "nothing, as it has no key"
@@ -58,7 +58,7 @@ def reduced_copy(rows: CopiedRows) -> Reduced:
     )
 
 
-def refused_rows(dialect: Dialect[Any, Any, Any], table: Table[Any], error: Exception) -> RowsRefusedError:
+def refused_rows(dialect: Dialect[Any, Any, Any], table: RelationalTable[Any], error: Exception) -> RowsRefusedError:
     """Why the sink does not take the rows. No value is quoted."""
     column, reason = None, str(error)
     if isinstance(error, dialect.error):

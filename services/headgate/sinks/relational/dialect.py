@@ -18,8 +18,8 @@ from headgate.sinks.contract import ChangeBatch, Claim, SinkError
 from headgate.sinks.relational.grouping import Merged
 from headgate.sinks.relational.progress import Progress
 from headgate.sinks.relational.session import RelationalSettings, Session
-from headgate.sinks.relational.staging import Stage
-from headgate.sinks.relational.table import Table
+from headgate.sinks.relational.staging import StagingTable
+from headgate.sinks.relational.table import RelationalTable
 
 __all__ = ["SIBLING_SECONDS", "Dialect"]
 
@@ -40,18 +40,18 @@ class Dialect(msgspec.Struct, Generic[S, C, E], frozen=True, kw_only=True):
     """A new session, set up as everything here expects it. Raises SinkError."""
     check_database: Callable[[S], None]
     """Whether progress and stage rows may be kept here; SinkRefusedError contains what to grant or to set."""
-    load_table: Callable[[S, str, bool], Table[C]]
+    load_table: Callable[[S, str, bool], RelationalTable[C]]
     """The table, proven to exist, to have a key (with True: or not) and to be writable, or SinkRefusedError."""
-    firing: Callable[[S, Table[C]], tuple[str, ...]]
+    firing: Callable[[S, RelationalTable[C]], tuple[str, ...]]
     """Triggers and rules of the table that fire on our writes (see TableShape)."""
     progress: Callable[[S], Progress[S]]
-    stage: Callable[[S, Table[C], int], Stage[S, C]]
+    stage: Callable[[S, RelationalTable[C], int], StagingTable[S, C]]
     """The stage of a table; the number is the session's own."""
     columns_ignore_case: bool
     """Whether names of columns that differ only in case are one column."""
     stages_in_transaction: bool
     """Whether rows are staged in the transaction that merges them, or before it."""
-    apply_at_once: Callable[[S, Stage[S, C], ChangeBatch, Reduced], Merged | None] | None = None
+    apply_at_once: Callable[[S, StagingTable[S, C], ChangeBatch, Reduced], Merged | None] | None = None
     """A shorter way for a few rows: the whole transaction. None: nothing has happened, the batch has to be staged."""
     own_id: Callable[[S], str | None]
     """See SelfAware."""

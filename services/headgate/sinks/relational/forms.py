@@ -30,7 +30,7 @@ NUMBER: Final = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 IPV4: Final = r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}"
 
 
-class Form(msgspec.Struct, frozen=True):
+class TextForm(msgspec.Struct, frozen=True):
     """``pattern`` matches a text that is taken as it is; ``expected`` describes such a text for people.
 
     ``advice`` is what to do about another text.
@@ -57,18 +57,18 @@ _DIGITS_ADVICE: Final = (
     "Set source.decimal_handling_mode: string in the feed if that is the connector's decimal.handling.mode. Otherwise "
     "set it at the connector, or let its events have a schema"
 )
-NUMBERS: Final = Form(NUMBER, "decimal digits, with a point and an exponent if there is one", DECIMALS_ADVICE)
-INTEGERS: Final = Form("0|-?[1-9][0-9]*", "an integer without sign +, leading zeros or spaces")
-INTEGER_KEYS: Final = Form(INTEGERS.pattern, f"{INTEGERS.expected}, as part of a key")
-UUID_KEYS: Final = Form(
+NUMBERS: Final = TextForm(NUMBER, "decimal digits, with a point and an exponent if there is one", DECIMALS_ADVICE)
+INTEGERS: Final = TextForm("0|-?[1-9][0-9]*", "an integer without sign +, leading zeros or spaces")
+INTEGER_KEYS: Final = TextForm(INTEGERS.pattern, f"{INTEGERS.expected}, as part of a key")
+UUID_KEYS: Final = TextForm(
     "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "a UUID in lower case with hyphens, as part of a key"
 )
 
 
 @lru_cache
-def without_base64(form: Form) -> Form:
+def without_base64(form: TextForm) -> TextForm:
     """A number's form without the texts that are base64, too: an event without a schema may have a decimal's bytes."""
-    return Form(
+    return TextForm(
         rf"(?!{BASE64_DIGITS}(?:{DIVIDER}|\Z))(?:{form.pattern})",
         f"{form.expected}, but not digits that may be a decimal in base64 (four, eight, … without a point and a minus)",
         _DIGITS_ADVICE if form.advice is DECIMALS_ADVICE else f"{_DIGITS_ADVICE}. {form.advice}",

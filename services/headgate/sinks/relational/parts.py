@@ -25,7 +25,7 @@ from headgate.sinks.relational.grouping import ColumnsMissingError, Merged, Orph
 from headgate.sinks.relational.keys import FoldedKeysError
 from headgate.sinks.relational.passed_over import PassedOverError
 from headgate.sinks.relational.session import Session
-from headgate.sinks.relational.staging import Stage
+from headgate.sinks.relational.staging import StagingTable
 
 __all__ = ["REFUSALS", "apply_in_parts", "is_refusal"]
 
@@ -46,7 +46,7 @@ class _Trial:
     """Tries changes within the caller's transaction."""
 
     def __init__(
-        self, dialect: Dialect[Any, Any, Any], session: Session, stage: Stage[Any, Any], batch: ChangeBatch
+        self, dialect: Dialect[Any, Any, Any], session: Session, stage: StagingTable[Any, Any], batch: ChangeBatch
     ) -> None:
         self._dialect = dialect
         self._session = session
@@ -93,7 +93,7 @@ class _Trial:
 
 
 def apply_in_parts(
-    dialect: Dialect[Any, Any, Any], session: Session, stage: Stage[Any, Any], batch: ChangeBatch
+    dialect: Dialect[Any, Any, Any], session: Session, stage: StagingTable[Any, Any], batch: ChangeBatch
 ) -> Applied:
     """Commit what can be applied (see bisect_batch). Raises SinkError if that is nothing."""
     claim, table, progress = batch.claim, stage.table.name, dialect.progress(session)

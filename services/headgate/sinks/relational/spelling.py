@@ -11,12 +11,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from headgate.formats.change import Change, Row
-from headgate.sinks.relational.table import Table
+from headgate.sinks.relational.table import RelationalTable
 
 Names = dict[str, str]
 
 
-def respelled(changes: Sequence[Change], table: Table[Any]) -> Sequence[Change] | None:
+def respelled(changes: Sequence[Change], table: RelationalTable[Any]) -> Sequence[Change] | None:
     """The changes with the table's own spelling of its columns; None where nothing is spelled otherwise.
 
     An event that has a column in two spellings keeps both: which of them was meant is not known.

@@ -31,7 +31,7 @@ from headgate.sinks.relational.grouping import (
 from headgate.sinks.relational.keys import FoldedKeysError
 from headgate.sinks.relational.passed_over import PassedOverError
 from headgate.sinks.relational.session import Session
-from headgate.sinks.relational.table import Table
+from headgate.sinks.relational.table import RelationalTable
 from headgate.sinks.relational.text import ColumnText
 from headgate.sinks.relational.times import NotTextError
 from headgate.sinks.row_copying import CopiedTexts
@@ -58,10 +58,10 @@ S = TypeVar("S", bound=Session)
 C = TypeVar("C")
 
 
-class Stage(ABC, Generic[S, C]):
+class StagingTable(ABC, Generic[S, C]):
     """The temporary table of one target in one session."""
 
-    def __init__(self, session: S, table: Table[C], number: int) -> None:
+    def __init__(self, session: S, table: RelationalTable[C], number: int) -> None:
         self.table = table
         self.group = self._own_column(GROUP)
         self.session = session
@@ -110,7 +110,7 @@ class Stage(ABC, Generic[S, C]):
 
     @abstractmethod
     def read_version(self) -> str | None:
-        """See Table.version: what it is now."""
+        """See RelationalTable.version: what it is now."""
 
     @abstractmethod
     def _equals(self, column: str, value: str) -> str:

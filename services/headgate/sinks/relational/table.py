@@ -27,7 +27,7 @@ class Equality(msgspec.Struct, frozen=True):
     operand: str
 
 
-class Table(msgspec.Struct, Generic[C], frozen=True):
+class RelationalTable(msgspec.Struct, Generic[C], frozen=True):
     """A sink table. ``columns`` are the writable ones, ``str`` of each its type as the sink prints it.
 
     ``name`` is what the fence is keyed by, whatever the caller calls the table. ``generated`` columns are computed by
@@ -114,7 +114,7 @@ def check_generated(name: str, key: Sequence[str], generated: frozenset[str]) ->
 
 
 def check_slice(
-    table: Table[Any], name: str, keys: Iterable[Sequence[str]], *, is_exact: bool, integers: range | None
+    table: RelationalTable[Any], name: str, keys: Iterable[Sequence[str]], *, is_exact: bool, integers: range | None
 ) -> None:
     """Raise SinkRefusedError for a slice whose rows could be taken for those of another one.
 

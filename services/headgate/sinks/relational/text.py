@@ -17,7 +17,7 @@ import msgspec
 from headgate.formats.change import DATA_ERRORS, TEXT_ONLY, reason_of
 from headgate.formats.connectors import is_of_debezium, is_of_mysql
 from headgate.formats.meaning import decimal_form
-from headgate.sinks.relational.forms import DIVIDER, NULL_MARK, Form
+from headgate.sinks.relational.forms import DIVIDER, NULL_MARK, TextForm
 from headgate.sinks.relational.times import NotTextError
 
 NULL: Final = "\\N"
@@ -349,7 +349,7 @@ class ColumnText:
         *,
         strings_are_text: bool = False,
         integers_are_text: bool = False,
-        form: Form | None = None,
+        form: TextForm | None = None,
         loses_any: LosesAny | None = None,
         room: Room | None = None,
         no_null: str | None = None,

@@ -27,8 +27,8 @@ from headgate.sinks.relational.grouping import Group, StagedTexts
 from headgate.sinks.relational.parts import REFUSALS, apply_in_parts, is_refusal
 from headgate.sinks.relational.session import RelationalSettings, Session
 from headgate.sinks.relational.spelling import respelled, with_present_names
-from headgate.sinks.relational.staging import Stage
-from headgate.sinks.relational.table import Table
+from headgate.sinks.relational.staging import StagingTable
+from headgate.sinks.relational.table import RelationalTable
 from headgate.sinks.row_copying import CopiedRows
 
 __all__ = ["RelationalWriter"]
@@ -58,7 +58,7 @@ class RelationalWriter(Generic[S, C, E]):
         self._dialect = dialect
         self._settings = settings
         self._session: S | None = None
-        self._stages: dict[str, Stage[S, C]] = {}
+        self._stages: dict[str, StagingTable[S, C]] = {}
         self._used_at: dict[str, float] = {}
         """When each stage was last used (monotonic seconds)."""
         self._created = 0
@@ -125,13 +125,13 @@ class RelationalWriter(Generic[S, C, E]):
                         self._forget_stage(rows.claim.table)
         raise AssertionError
 
-    def _copied(self, stage: Stage[S, C], rows: CopiedRows) -> Reduced:
+    def _copied(self, stage: StagingTable[S, C], rows: CopiedRows) -> Reduced:
         """The rows as changes, with the table's names of their columns."""
         found = reduced_copy(rows)
         spelled = respelled(found.upserts, stage.table) if self._dialect.columns_ignore_case else None
         return found if spelled is None else msgspec.structs.replace(found, upserts=list(spelled))
 
-    def _in_table_s_names(self, stage: Stage[S, C], batch: ChangeBatch) -> ChangeBatch | None:
+    def _in_table_s_names(self, stage: StagingTable[S, C], batch: ChangeBatch) -> ChangeBatch | None:
         """The batch with the table's names of its columns; None where it has them."""
         spelled = respelled(batch.changes, stage.table) if self._dialect.columns_ignore_case else None
         kept = stage.known
@@ -166,7 +166,7 @@ class RelationalWriter(Generic[S, C, E]):
             self.close()  # interrupted: what the session was doing is not known
             raise
 
-    def _stage(self, session: S, claim: Claim) -> Stage[S, C]:
+    def _stage(self, session: S, claim: Claim) -> StagingTable[S, C]:
         name = claim.table
         stage = self._stages.pop(name, None)
         if stage is None:
@@ -182,7 +182,7 @@ class RelationalWriter(Generic[S, C, E]):
         self._used_at[name] = monotonic()
         return stage
 
-    def _read_known(self, session: S, stage: Stage[S, C], claim: Claim) -> None:
+    def _read_known(self, session: S, stage: StagingTable[S, C], claim: Claim) -> None:
         """What the sink keeps of the table's columns, if it keeps anything."""
         if not self._settings.keeps_columns:
             return
@@ -198,12 +198,12 @@ class RelationalWriter(Generic[S, C, E]):
         for name in unused:
             self._forget_stage(name)
 
-    def _load_table(self, session: S, claim: Claim) -> Table[C]:
+    def _load_table(self, session: S, claim: Claim) -> RelationalTable[C]:
         """The table that was claimed: what is fenced and what is written are found by one name."""
         name = self._dialect.progress(session).name_claimed(claim)
         return self._dialect.load_table(session, name, self._settings.keyless)
 
-    def _fresh_stage(self, session: S, claim: Claim) -> Stage[S, C]:
+    def _fresh_stage(self, session: S, claim: Claim) -> StagingTable[S, C]:
         """The table's stage, made again if the table is no longer what the stage was made from."""
         stage = self._stage(session, claim)
         if self._load_table(session, claim) != stage.table:
@@ -221,7 +221,7 @@ class RelationalWriter(Generic[S, C, E]):
         del self._used_at[name]
         self._stages.pop(name).drop()
 
-    def _apply_at_once(self, session: S, stage: Stage[S, C], batch: ChangeBatch) -> Applied | None:
+    def _apply_at_once(self, session: S, stage: StagingTable[S, C], batch: ChangeBatch) -> Applied | None:
         """The shorter way, if the dialect has one that takes the batch. It does not report what is wrong with it."""
         shorter = self._dialect.apply_at_once
         if shorter is None or batch.source_table is not None or len(batch.changes) > CHANGES_AT_ONCE_MAX:
@@ -239,14 +239,19 @@ class RelationalWriter(Generic[S, C, E]):
         positions = {partition: span.next for partition, span in batch.ranges.items()}
         return Applied(positions, merged.upserts, merged.updates, merged.deletes)
 
-    def _apply(self, session: S, stage: Stage[S, C], batch: ChangeBatch) -> Applied:
+    def _apply(self, session: S, stage: StagingTable[S, C], batch: ChangeBatch) -> Applied:
         """The whole batch at once; a fault of its rows is raised as the database, or reducing, reports it."""
         claim, table = batch.claim, stage.table
         check_truncates(claim, batch.changes)
         return self._commit(session, stage, batch, last_words(batch.changes, table.row_key))
 
     def _commit(
-        self, session: S, stage: Stage[S, C], batch: ChangeBatch, reduced: Reduced, copied: CopiedRows | None = None
+        self,
+        session: S,
+        stage: StagingTable[S, C],
+        batch: ChangeBatch,
+        reduced: Reduced,
+        copied: CopiedRows | None = None,
     ) -> Applied:
         """Apply ``reduced``, and move the positions as ``batch`` does, in one transaction.
 

@@ -19,7 +19,7 @@ from headgate.provisioning.java import find_java
 from headgate.provisioning.jvm import Jvm, reason
 from headgate_lab.benchmarks.cpu import tree
 from headgate_lab.benchmarks.parts import BenchError
-from headgate_lab.benchmarks.shapes import Shape
+from headgate_lab.benchmarks.shapes import RowShape
 from headgate_lab.benchmarks.targets import JdbcAddress
 
 HEAP: Final = "-Xmx2g"
@@ -73,7 +73,7 @@ class FlinkPeer:
         return [] if self._jvm is None else tree(self._jvm.pid)
 
     def run(
-        self, topic: str, table: str, to: JdbcAddress, what: tuple[Shape, bool], until: Callable[[], bool]
+        self, topic: str, table: str, to: JdbcAddress, what: tuple[RowShape, bool], until: Callable[[], bool]
     ) -> float:
         """Seconds from the job's submission until ``until()``.
 
@@ -119,11 +119,11 @@ def _trace(view: Any, error: Py4JJavaError) -> str:
     return str(view.util.ExceptionUtils.stringifyException(error.java_exception))
 
 
-def _columns(shape: Shape) -> str:
+def _columns(shape: RowShape) -> str:
     return ", ".join(f"`{column.name}` {column.flink}" for column in shape.columns)
 
 
-def _source(shape: Shape, topic: str, bootstrap: str, *, with_schema: bool) -> str:
+def _source(shape: RowShape, topic: str, bootstrap: str, *, with_schema: bool) -> str:
     return (
         f"CREATE TABLE source ({_columns(shape)}) WITH ('connector'='kafka', 'topic'='{topic}',"
         f" 'properties.bootstrap.servers'='{bootstrap}', 'properties.group.id'='flink',"
@@ -132,7 +132,7 @@ def _source(shape: Shape, topic: str, bootstrap: str, *, with_schema: bool) -> s
     )
 
 
-def _sink(shape: Shape, table: str, to: JdbcAddress) -> str:
+def _sink(shape: RowShape, table: str, to: JdbcAddress) -> str:
     # Numbers with a fraction and times go as text: the server is to give them the column's type.
     url = f"{to.url}?reWriteBatchedInserts=true&stringtype=unspecified"
     return (

@@ -18,7 +18,7 @@ LOOK_SECONDS_MAX: Final = 60.0
 Members = Callable[[], Sequence[psutil.Process]]
 
 
-class Run(msgspec.Struct):
+class MeasuredRun(msgspec.Struct):
     """One side, one run; ``spark_input_rows`` is of Headgate's alone."""
 
     seconds: float
@@ -53,7 +53,7 @@ class _Memory(threading.Thread):
         return self.peak_bytes / (1 << 20)
 
 
-def measured(work: Callable[[], float], members: Members) -> Run:
+def measured(work: Callable[[], float], members: Members) -> MeasuredRun:
     """Do ``work``, which returns how many seconds count, and measure ``members`` in the meantime."""
     clock = CpuClock({"side": members})
     before = clock.stock()
@@ -63,4 +63,4 @@ def measured(work: Callable[[], float], members: Members) -> Run:
         seconds = work()
     finally:
         peak = memory.stop()
-    return Run(seconds, clock.seconds_since(before)["side"], peak)
+    return MeasuredRun(seconds, clock.seconds_since(before)["side"], peak)

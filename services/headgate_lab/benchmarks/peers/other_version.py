@@ -10,7 +10,7 @@ from typing import Final, Self
 
 import psutil
 
-from headgate_lab.benchmarks.parts import BenchError, Parts
+from headgate_lab.benchmarks.parts import BenchError, BenchParts
 from headgate_lab.benchmarks.peers.piped_program import PipedProgram
 from headgate_lab.benchmarks.workload import Workload
 
@@ -25,7 +25,7 @@ ANSWERS_BEGIN: Final = "race-with: "
 class OtherVersion(PipedProgram):
     """The version of the checkout at ``path``; raises BenchError where that is none."""
 
-    def __init__(self, path: Path, folder: Path, parts: Parts) -> None:
+    def __init__(self, path: Path, folder: Path, parts: BenchParts) -> None:
         packages = path.resolve() / "services"
         if not any((packages / each / "benchmarks" / "pipeline.py").is_file() for each in PACKAGES):
             raise BenchError(f"--race-with {path}: it has no services/headgate_lab/benchmarks")

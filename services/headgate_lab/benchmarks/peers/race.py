@@ -16,11 +16,11 @@ import msgspec
 import psutil
 
 from headgate_lab.benchmarks.cpu import tree
-from headgate_lab.benchmarks.figures import Figure, Report, median_of
+from headgate_lab.benchmarks.figures import BenchReport, Figure, median_of
 from headgate_lab.benchmarks.parts import BenchError, bench_parts, spark_rows, spark_rows_since
 from headgate_lab.benchmarks.peers.by_hand import ByHand, run_by_hand
 from headgate_lab.benchmarks.peers.debezium import DEBEZIUM_SETTINGS
-from headgate_lab.benchmarks.peers.measuring import Run, measured
+from headgate_lab.benchmarks.peers.measuring import MeasuredRun, measured
 from headgate_lab.benchmarks.peers.sides import Peers
 from headgate_lab.benchmarks.pipeline import run_headgate
 from headgate_lab.benchmarks.shapes import SHAPES
@@ -110,7 +110,7 @@ class _Track:
         self._workload = workload
         self._target = peers.target(race.database)
 
-    def run(self, side: str, number: int) -> Run:
+    def run(self, side: str, number: int) -> MeasuredRun:
         """One run of a side on a new table. Raises BenchError when the table is not exactly right."""
         table = f"{self._target.schema}.{side}_{number}"
         if side == "headgate":
@@ -129,7 +129,7 @@ class _Track:
             raise BenchError(f"{side}: {error}") from error
         return run
 
-    def _headgate(self, table: str, number: int) -> Run:
+    def _headgate(self, table: str, number: int) -> MeasuredRun:
         parts = self._peers.parts
         rows_before = spark_rows(parts)
         run = measured(
@@ -139,7 +139,7 @@ class _Track:
         run.spark_input_rows = spark_rows_since(parts, rows_before, self._workload.changes)
         return run
 
-    def _bare_hands(self, table: str) -> Run:
+    def _bare_hands(self, table: str) -> MeasuredRun:
         race, workload = self._race, self._workload
         self._target.create_shape(table, SHAPES[race.shape])
         others = {p.pid for p in psutil.Process().children(recursive=True)}
@@ -163,7 +163,7 @@ class _Track:
         run.cpu_seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         return run
 
-    def _other_version(self, table: str, number: int) -> Run:
+    def _other_version(self, table: str, number: int) -> MeasuredRun:
         other, target = self._peers.other, self._target
         target.create_shape(table, SHAPES[self._race.shape])
         return measured(
@@ -171,7 +171,7 @@ class _Track:
             other.processes,
         )
 
-    def _flink(self, table: str) -> Run:
+    def _flink(self, table: str) -> MeasuredRun:
         flink, race, workload = self._peers.flink, self._race, self._workload
         self._target.create_shape(table, SHAPES[race.shape])
         what = (SHAPES[race.shape], race.with_schema)
@@ -179,7 +179,7 @@ class _Track:
             lambda: flink.run(workload.topic, table, self._target.jdbc, what, self._is_done(table)), flink.processes
         )
 
-    def _debezium(self, setting: str, table: str) -> Run:
+    def _debezium(self, setting: str, table: str) -> MeasuredRun:
         connect = self._peers.connect
         to = (self._race.database, self._target.jdbc)
         return measured(
@@ -198,7 +198,7 @@ class _Track:
         return look
 
 
-def bench_peers(options: PeersOptions, say: Callable[[str], None]) -> Report:
+def bench_peers(options: PeersOptions, say: Callable[[str], None]) -> BenchReport:
     """Run every race; ``say`` receives the progress. Raises BenchError when a run is not exactly right."""
     unknown = sorted(set(options.only) - set(SIDES)) + sorted(set(options.races) - set(RACES))
     if unknown:
@@ -214,7 +214,7 @@ def bench_peers(options: PeersOptions, say: Callable[[str], None]) -> Report:
             _warm_up(peers, race, [s for s in sides if (s, race.database) not in warm], (options, at), say)
             warm |= {(side, race.database) for side in sides}
             figures |= _race(peers, name, sides, (options, at), say)
-    return Report("peers", figures)
+    return BenchReport("peers", figures)
 
 
 def _warm_up(
@@ -241,7 +241,7 @@ def _race(
     race = RACES[name]
     workload = race.workload(f"bench.public.peers_{name}", options.changes, options)
     track = _Track(peers, race, workload)
-    runs: dict[str, list[Run]] = {side: [] for side in sides}
+    runs: dict[str, list[MeasuredRun]] = {side: [] for side in sides}
     for round_number in range(options.rounds):
         for side in sides:
             run = track.run(side, 1_000 * (at + 1) + round_number)
@@ -250,7 +250,7 @@ def _race(
     return _figures(options.changes, runs, "" if name == "insert" else f"_{name}")
 
 
-def _figures(changes: int, runs: dict[str, list[Run]], suffix: str) -> dict[str, Figure]:
+def _figures(changes: int, runs: dict[str, list[MeasuredRun]], suffix: str) -> dict[str, Figure]:
     figures: dict[str, Figure] = {}
     ours = [run.seconds for run in runs["headgate"]]
     for side, found in runs.items():

@@ -3,26 +3,26 @@
 from contextlib import ExitStack
 from pathlib import Path
 
-from headgate_lab.benchmarks.parts import Parts
+from headgate_lab.benchmarks.parts import BenchParts
 from headgate_lab.benchmarks.peers.debezium import DebeziumPeer
 from headgate_lab.benchmarks.peers.flink import FlinkPeer
 from headgate_lab.benchmarks.peers.other_version import OtherVersion
-from headgate_lab.benchmarks.targets import PostgresTarget, Target, mariadb_target
+from headgate_lab.benchmarks.targets import BenchTarget, PostgresTarget, mariadb_target
 
 
 class Peers:
     """Each is started when first needed, and all are gone at the end of the stack."""
 
-    def __init__(self, parts: Parts, stack: ExitStack, race_with: Path | None) -> None:
+    def __init__(self, parts: BenchParts, stack: ExitStack, race_with: Path | None) -> None:
         self.parts = parts
         self._stack = stack
         self._race_with = race_with
         self._other: OtherVersion | None = None
-        self._targets: dict[str, Target] = {}
+        self._targets: dict[str, BenchTarget] = {}
         self._connect: DebeziumPeer | None = None
         self._flink: FlinkPeer | None = None
 
-    def target(self, database: str) -> Target:
+    def target(self, database: str) -> BenchTarget:
         """The database of that kind."""
         if database not in self._targets:
             self._targets[database] = (

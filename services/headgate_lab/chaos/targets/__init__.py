@@ -8,12 +8,12 @@ from pathlib import Path
 
 from headgate_lab.chaos.targets.mysql import MysqlTarget
 from headgate_lab.chaos.targets.postgresql import PostgresTarget
-from headgate_lab.chaos.targets.target import SinkType, Target
+from headgate_lab.chaos.targets.target import ChaosTarget, SinkType
 
-__all__ = ["SinkType", "Target", "make_target"]
+__all__ = ["ChaosTarget", "SinkType", "make_target"]
 
 
-def make_target(kind: SinkType, folder: Path) -> Target:
+def make_target(kind: SinkType, folder: Path) -> ChaosTarget:
     """The database of this kind, with its data in ``folder``; not started yet."""
     match kind:
         case SinkType.POSTGRESQL:

@@ -31,7 +31,7 @@ from headgate_lab.chaos.targets.mysql_schema import create_tables
 from headgate_lab.chaos.targets.target import NO_VARIABLES, Span, Way
 from headgate_lab.demo.audit import AuditReport, examine, read_deletions
 from headgate_lab.demo.compare import Comparison
-from headgate_lab.demo.schema import SCHEMA, TABLES, Row, Table
+from headgate_lab.demo.schema import SCHEMA, TABLES, Row, ShopTable
 from headgate_lab.demo.services import DatabaseAddress
 from headgate_lab.embedded.clients import mariadb_client, postgres_client
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
@@ -115,7 +115,7 @@ class MysqlTarget:
         del number
         return Way(proxies.open_at(self._server.port or 0, home / SOCKET), NO_VARIABLES)
 
-    def stands(self, table: Table, key: Row) -> bool:
+    def stands(self, table: ShopTable, key: Row) -> bool:
         """See Target."""
         condition = " AND ".join(f"{quoted(column)} = %s" for column in key)
         with closing(mariadb_client(self._server.dsn(), in_database=False)) as target, target.cursor() as cursor:
@@ -125,7 +125,7 @@ class MysqlTarget:
             )
             return cursor.fetchone() is not None
 
-    def examine(self, source_dsn: str, tables: Sequence[Table]) -> tuple[tuple[Comparison, ...], AuditReport]:
+    def examine(self, source_dsn: str, tables: Sequence[ShopTable]) -> tuple[tuple[Comparison, ...], AuditReport]:
         """See Target."""
         return compare_shop(source_dsn, self._server.dsn(), tables), audit_shop(source_dsn, self._server.dsn())
 
@@ -154,7 +154,7 @@ def make_shop(dsn: str) -> None:
         install_audit(target)
 
 
-def compare_shop(source_dsn: str, target_dsn: str, tables: Sequence[Table] = TABLES) -> tuple[Comparison, ...]:
+def compare_shop(source_dsn: str, target_dsn: str, tables: Sequence[ShopTable] = TABLES) -> tuple[Comparison, ...]:
     """The shop in a PostgreSQL compared with that in a MariaDB."""
     with (
         closing(PostgresSide(Target(source_dsn))) as ours,

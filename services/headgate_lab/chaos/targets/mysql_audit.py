@@ -30,8 +30,8 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor, SSCursor
 
 from headgate.databases.mysql.sql import quoted
-from headgate_lab.demo.audit import Entry, Key
-from headgate_lab.demo.schema import SCHEMA, TABLES, VERSION, Table
+from headgate_lab.demo.audit import AuditEntry, Key
+from headgate_lab.demo.schema import SCHEMA, TABLES, VERSION, ShopTable
 
 __all__ = ["AuditError", "commit_times", "install_audit", "read_entries", "read_standing", "unnoted_commits"]
 
@@ -131,7 +131,7 @@ def install_audit(target: "Connection[Cursor]") -> None:
                 cursor.execute(statement)
 
 
-def _triggers(table: Table) -> Iterator[str]:
+def _triggers(table: ShopTable) -> Iterator[str]:
     old_key, new_key = _key(table, "OLD."), _key(table, "NEW.")
     old, new = f"OLD.{quoted(VERSION)}", f"NEW.{quoted(VERSION)}"
     names = {"name": table.full_name}
@@ -144,19 +144,19 @@ def _triggers(table: Table) -> Iterator[str]:
         yield f"CREATE TRIGGER {name} AFTER {event} ON {quoted(SCHEMA, table.name)} FOR EACH ROW BEGIN {what} END"
 
 
-def _key(table: Table, prefix: str = "") -> str:
+def _key(table: ShopTable, prefix: str = "") -> str:
     """The key's columns as a JSON array of texts: the source's audit has the same texts."""
     return f"JSON_ARRAY({', '.join(f'CAST({prefix}{quoted(column)} AS CHAR)' for column in table.key)})"
 
 
-def read_entries(target: "Connection[Cursor]") -> Iterator[Entry]:
+def read_entries(target: "Connection[Cursor]") -> Iterator[AuditEntry]:
     """The record in the order of the commits. Raises AuditError if the server has not noted one of them."""
     transactions, unnoted = unnoted_commits(target)
     if unnoted > UNNOTED_SHARE_MAX * transactions:
         raise AuditError(f"mysql.transaction_registry does not know {unnoted} of {transactions} transactions")
     for *entry, is_copied in _stream(target, _READ):
         number, label, table, operation, key, old_version, new_version = entry
-        yield Entry(number, label, table, operation, _decoded(key), old_version, new_version, bool(is_copied))
+        yield AuditEntry(number, label, table, operation, _decoded(key), old_version, new_version, bool(is_copied))
 
 
 def unnoted_commits(target: "Connection[Cursor]") -> tuple[int, int]:

@@ -11,7 +11,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
 from headgate.databases.mysql.sql import quoted
-from headgate_lab.demo.schema import SCHEMA, TABLES, VERSION, Column, Table
+from headgate_lab.demo.schema import SCHEMA, TABLES, VERSION, ShopColumn, ShopTable
 
 __all__ = ["create_tables"]
 
@@ -45,7 +45,7 @@ def create_tables(target: "Connection[Cursor]") -> None:
             cursor.execute(f"CREATE TABLE {name} ({', '.join(columns)}) ENGINE = InnoDB {_COLLATION}")
 
 
-def _type(table: Table, column: Column) -> str:
+def _type(table: ShopTable, column: ShopColumn) -> str:
     declared = _DECLARED.fullmatch(column.sql_type)
     if declared is None:
         raise KeyError(column.sql_type)

@@ -15,7 +15,7 @@ from headgate_lab.demo.compare import Comparison
 from headgate_lab.demo.ending import examine_all, row_stands
 from headgate_lab.demo.pauses import longest_pauses
 from headgate_lab.demo.roles import SINK_ROLE, create_sink_role, set_password
-from headgate_lab.demo.schema import TABLES, Row, Table
+from headgate_lab.demo.schema import TABLES, Row, ShopTable
 from headgate_lab.demo.services import DatabaseAddress, postgresql_address
 from headgate_lab.demo.stack import DATABASE, make_database
 from headgate_lab.embedded.clients import postgres_client
@@ -84,12 +84,12 @@ class PostgresTarget:
         host, port = f"127.0.1.{number}", self._server.port or 0
         return Way(proxies.open(port, host=host, port=port), {"PGHOSTADDR": host})
 
-    def stands(self, table: Table, key: Row) -> bool:
+    def stands(self, table: ShopTable, key: Row) -> bool:
         """See Target."""
         with postgres_client(self._dsn) as target:
             return row_stands(target, table, key)
 
-    def examine(self, source_dsn: str, tables: Sequence[Table]) -> tuple[tuple[Comparison, ...], AuditReport]:
+    def examine(self, source_dsn: str, tables: Sequence[ShopTable]) -> tuple[tuple[Comparison, ...], AuditReport]:
         """See Target."""
         return examine_all(source_dsn, self._dsn, tables)
 

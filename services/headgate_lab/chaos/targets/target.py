@@ -14,7 +14,7 @@ import msgspec
 from headgate_lab.chaos.proxy import Proxies, Proxy
 from headgate_lab.demo.audit import AuditReport
 from headgate_lab.demo.compare import Comparison
-from headgate_lab.demo.schema import Row, Table
+from headgate_lab.demo.schema import Row, ShopTable
 from headgate_lab.demo.services import DatabaseAddress
 
 NO_VARIABLES: Final[Mapping[str, str]] = {}
@@ -37,7 +37,7 @@ class Way(msgspec.Struct, frozen=True):
     variables: Mapping[str, str]
 
 
-class Target(Protocol):
+class ChaosTarget(Protocol):
     """A server with the shop's tables and the audit's triggers in it. Raises the driver's errors, and EmbeddedError."""
 
     title: str
@@ -92,11 +92,11 @@ class Target(Protocol):
         """The way of the service that is the ``number``-th (from 1) and runs in the folder ``home``."""
         ...
 
-    def stands(self, table: Table, key: Row) -> bool:
+    def stands(self, table: ShopTable, key: Row) -> bool:
         """Whether the table has a row of this key."""
         ...
 
-    def examine(self, source_dsn: str, tables: Sequence[Table]) -> tuple[tuple[Comparison, ...], AuditReport]:
+    def examine(self, source_dsn: str, tables: Sequence[ShopTable]) -> tuple[tuple[Comparison, ...], AuditReport]:
         """Every table compared with the source's, row by row, and the audit's record examined. Both must be at rest.
 
         ``tables`` as they are at the source now.

@@ -12,7 +12,7 @@ from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.capture.connector import topic_of
 from headgate.capture.feed_file import FeedAddress, FeedEnds
 from headgate.capture.files import CaptureFiles, Naming, capture_files
-from headgate.capture.finding import Finding, State, is_wrong
+from headgate.capture.finding import CaptureFinding, State, is_wrong
 from headgate.capture.place import place_of
 from headgate.capture.sink import is_itself
 from headgate.capture.source import Capture, Mysql, read_source
@@ -131,7 +131,7 @@ def check_sink(name: str, found: Databases, files: CaptureFiles) -> None:
                 lacks[error.lacks] = error.grants
     if lacks:
         findings = [
-            Finding("sink", State.WRONG, what, fix=tuple(f"{grant};" for grant in grants))
+            CaptureFinding("sink", State.WRONG, what, fix=tuple(f"{grant};" for grant in grants))
             for what, grants in lacks.items()
         ]
         show_findings(findings, Output.TABLE)

@@ -15,19 +15,19 @@ from headgate.capture.tables import topic_part
 from headgate.cli.changes import Destruction, permitted
 from headgate.cli.output import Output
 from headgate.cli.source import target_at
-from headgate.databases.address import Options, Target
+from headgate.databases.address import AddressOptions, Target
 from headgate.databases.connections import Use
 from headgate.records.names import check_name
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.evaluation.checks import SINK_PASSWORD, SOURCE_PASSWORD, check_sink, checked, files_of
 from headgate_lab.demo.evaluation.passwords import password_of, secrets_in, write_secret
 from headgate_lab.demo.evaluation.removal import leftovers, present, remove
-from headgate_lab.demo.evaluation.running import ENVIRONMENT_FILE, Evaluation, Plan
+from headgate_lab.demo.evaluation.running import ENVIRONMENT_FILE, Evaluation, EvaluationPlan
 
 __all__ = ["OwnDatabases", "left_behind", "prepared", "remove_evaluation", "shown"]
 
-_SOURCE: Final = Options("--source", "--source-password-file", "source")
-_SINK: Final = Options("--sink", "--sink-password-file", "sink")
+_SOURCE: Final = AddressOptions("--source", "--source-password-file", "source")
+_SINK: Final = AddressOptions("--sink", "--sink-password-file", "sink")
 
 
 _NO_BROKER: Final = "127.0.0.1:9092"
@@ -50,7 +50,7 @@ class OwnDatabases(msgspec.Struct, frozen=True, kw_only=True):
     agents: int
 
 
-def prepared(given: OwnDatabases, display: Display) -> Plan:
+def prepared(given: OwnDatabases, display: Display) -> EvaluationPlan:
     """What to start for the two databases, once they are fit for it. Starts and writes nothing.
 
     Raises DatabaseError, SinkError, CommandError, NoTableError; typer.Exit once what is wrong is shown.
@@ -70,7 +70,9 @@ def prepared(given: OwnDatabases, display: Display) -> Plan:
         )
         check_sink(name, databases, files_of(databases, name, _NO_BROKER, private, **names))
     folder = given.folder or Path(f"headgate-{name}")
-    return Plan(feed=name, databases=databases, passwords=passwords, folder=folder, agents=given.agents, **names)
+    return EvaluationPlan(
+        feed=name, databases=databases, passwords=passwords, folder=folder, agents=given.agents, **names
+    )
 
 
 @contextmanager
@@ -99,7 +101,7 @@ def remove_evaluation(given: OwnDatabases, change: Destruction, display: Display
                 display.say(line)
 
 
-def shown(up: Evaluation, plan: Plan) -> list[str]:
+def shown(up: Evaluation, plan: EvaluationPlan) -> list[str]:
     """What to read and to type next."""
     *_, last = up.services.agents
     kill = f"  kill -9 $(cat {plan.folder / last}.pid)    # another agent takes over"
@@ -123,7 +125,7 @@ def shown(up: Evaluation, plan: Plan) -> list[str]:
     ]
 
 
-def left_behind(plan: Plan) -> list[str]:
+def left_behind(plan: EvaluationPlan) -> list[str]:
     """The message shown at the end."""
     databases = plan.databases
     return [

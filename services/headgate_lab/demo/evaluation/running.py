@@ -42,7 +42,7 @@ from headgate_lab.embedded.ports import free_ports
 from headgate_lab.parts.commands import run_command
 from headgate_lab.parts.processes import ServiceError, stop_all
 
-__all__ = ["Evaluation", "Plan", "running"]
+__all__ = ["Evaluation", "EvaluationPlan", "running"]
 
 ENVIRONMENT_FILE: Final = "env"
 SECRETS: Final = "secrets"
@@ -62,7 +62,7 @@ _TOPIC_SETTINGS: Final = {"cleanup.policy": "delete", "retention.ms": "-1"}
 """Changes stay until the folder is removed: an evaluation may pause for weeks."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class EvaluationPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What to start: the feed's name, the databases with their passwords, and the folder that stays."""
 
     feed: str
@@ -77,7 +77,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class _Setup(msgspec.Struct, frozen=True, kw_only=True):
     """The plan with its files, and where the passwords are."""
 
-    plan: Plan
+    plan: EvaluationPlan
     files: CaptureFiles
     secrets: Path
     kafka: EmbeddedKafka
@@ -91,7 +91,7 @@ class Evaluation(msgspec.Struct, frozen=True):
     kafka: EmbeddedKafka
     connect: ConnectWorker
     services: Services
-    plan: Plan
+    plan: EvaluationPlan
     connector: Path
     """The file of its configuration."""
 
@@ -116,7 +116,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def running(plan: Plan, display: Display) -> Iterator[Evaluation]:
+def running(plan: EvaluationPlan, display: Display) -> Iterator[Evaluation]:
     """All of it up and every table replicating; then all of it down, but for what is in the plan's folder.
 
     Raises EmbeddedError, ServiceError, WatchError, CommandError.
@@ -140,7 +140,7 @@ def running(plan: Plan, display: Display) -> Iterator[Evaluation]:
 
 
 @contextmanager
-def _slot_explained(plan: Plan, connector: Path) -> Iterator[None]:
+def _slot_explained(plan: EvaluationPlan, connector: Path) -> Iterator[None]:
     """Raise CommandError, instead of ConnectorFailedError, if the connector's slot does not exist."""
     try:
         yield

@@ -8,7 +8,7 @@ import sys
 
 import msgspec
 
-from headgate_lab.simulation.exhaustive.bounds import COMMANDS, Bounds
+from headgate_lab.simulation.exhaustive.bounds import COMMANDS, SearchBounds
 from headgate_lab.simulation.exhaustive.scopes import DEEP, QUICK, Scope
 from headgate_lab.simulation.exhaustive.search import Result, search
 
@@ -42,7 +42,7 @@ def main() -> int:
     scopes: tuple[Scope, ...] = QUICK if given.quick else DEEP
     if given.faults is not None:
         commands = tuple(name for name in given.commands.split(",") if name)
-        bounds = Bounds(given.spans, given.events, commands, given.faults, given.housekeeping, given.partitions)
+        bounds = SearchBounds(given.spans, given.events, commands, given.faults, given.housekeeping, given.partitions)
         scopes = (Scope(bounds, given.depth, given.states),)
     elif given.depth is not None or given.states is not None:
         scopes = tuple(Scope(scope.bounds, given.depth or scope.depth, given.states) for scope in scopes)

@@ -12,13 +12,13 @@ from headgate.sinks.contract import SinkUnavailableError
 from headgate_lab.simulation.exhaustive.agents import AgentPart, Outcome
 from headgate_lab.simulation.exhaustive.bounds import AGENTS, NOBODY, Frame, Step
 from headgate_lab.simulation.exhaustive.owner import announcement, is_read_by_agents
-from headgate_lab.simulation.exhaustive.parts import Parts
+from headgate_lab.simulation.exhaustive.parts import ModelParts
 
 
 class AgentSteps:
     """See the module's docstring."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ModelParts) -> None:
         self._parts = parts
 
     def steps(self, frame: Frame, agent: int) -> Iterator[Step]:

@@ -22,7 +22,7 @@ from headgate.records.control import Positions, TaskState
 from headgate.records.keys import AgentKey
 from headgate.runtime.machine import Arrived, TimerFired
 from headgate.sinks.contract import Claim, SinkError
-from headgate_lab.simulation.executor import Request, Run, SimulatedExecutor
+from headgate_lab.simulation.executor import Request, SimulatedExecutor, SpanRun
 from headgate_lab.simulation.sink_audit import Violation
 
 CLUSTER_ID: Final = "search"
@@ -127,7 +127,7 @@ class _Ties:
     def how_long(self, choices: Sequence[float]) -> float:
         return choices[0]
 
-    def claims(self, session: AgentKey, run: Run) -> None:
+    def claims(self, session: AgentKey, run: SpanRun) -> None:
         pass
 
 
@@ -137,10 +137,10 @@ class _SteppedExecutor(SimulatedExecutor):
         found = super().status(span)
         return None if found is None else msgspec.structs.replace(found, bytes=0)
 
-    def step(self, run: Run) -> None:
+    def step(self, run: SpanRun) -> None:
         self._step(run)
 
-    def settle(self, run: Run, result: Positions | SinkError) -> None:
+    def settle(self, run: SpanRun, result: Positions | SinkError) -> None:
         if run.request is not None:
             self._adopt(run, run.request, result)
 
@@ -238,7 +238,7 @@ class AgentPart:
         self.ties.looked_up, self.ties.failure, self.ties.ends = {}, "", {}
         return Outcome(lives, facts, orphans)
 
-    def _check_primary(self, span: SpanId, run: Run) -> None:
+    def _check_primary(self, span: SpanId, run: SpanRun) -> None:
         """An agent claims only under a record in which it is primary."""
         record = self.state.dispatched.get(span)
         role = None if record is None else record.primary

@@ -25,7 +25,7 @@ COMMANDS: Final = {
 }
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class SearchBounds(msgspec.Struct, frozen=True):
     """How much may happen: tables, source partitions and changes in each, an operator's commands, faults in all.
 
     With ``housekeeping`` progress is reported, checkpoints are written and dead sessions' reports swept, at any time.

@@ -11,7 +11,7 @@ from headgate.runtime.machine import EffectFinished, HolderSilent, TimerFired
 from headgate.sinks.contract import SinkError
 from headgate_lab.simulation.exhaustive.bounds import NOBODY, Frame, Step
 from headgate_lab.simulation.exhaustive.owner import announcement, decide, take_over
-from headgate_lab.simulation.exhaustive.parts import Parts
+from headgate_lab.simulation.exhaustive.parts import ModelParts
 
 HOUSEKEEPING: Final = ("checkpoint", "sweep")
 """Timers that neither give nor take a role."""
@@ -26,7 +26,7 @@ DISCOVERY: Final = "discover"
 class OwnerSteps:
     """See the module's docstring."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ModelParts) -> None:
         self._parts = parts
 
     def steps(self, frame: Frame) -> Iterator[Step]:

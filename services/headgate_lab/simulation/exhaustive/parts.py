@@ -16,15 +16,15 @@ from headgate.records.spans import table_of
 from headgate.sinks.contract import SinkError
 from headgate_lab.simulation.executor import Request
 from headgate_lab.simulation.exhaustive.agents import UNTOLD, AgentPart
-from headgate_lab.simulation.exhaustive.bounds import AGENTS, FEED, FEED_ID, NOBODY, Bounds, Frame
+from headgate_lab.simulation.exhaustive.bounds import AGENTS, FEED, FEED_ID, NOBODY, Frame, SearchBounds
 from headgate_lab.simulation.exhaustive.freezing import Numbers, Pool
 from headgate_lab.simulation.exhaustive.owner import DERIVED, WatchedSink, adopt, is_read_by_agents, judge
 
 
-class Parts:
+class ModelParts:
     """See the module's docstring."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: SearchBounds) -> None:
         self.bounds = bounds
         self.logs: Pool[State] = Pool(DERIVED)
         self.sessions: Pool[AgentPart] = Pool(UNTOLD)

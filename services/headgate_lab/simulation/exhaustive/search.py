@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from headgate_lab.simulation.exhaustive.bounds import Bounds, Frame
-from headgate_lab.simulation.exhaustive.world import World
+from headgate_lab.simulation.exhaustive.bounds import Frame, SearchBounds
+from headgate_lab.simulation.exhaustive.world import StateSpace
 from headgate_lab.simulation.sink_audit import Violation
 
 SAY_EVERY: int = 100_000
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Counterexample(msgspec.Struct, frozen=True):
     """A broken guarantee, and the shortest way to it, a label per step."""
 
     message: str
@@ -27,14 +27,14 @@ class Finding(msgspec.Struct, frozen=True):
 class Result(msgspec.Struct, frozen=True):
     """``depth`` steps were taken from the first state; ``is_complete`` if no state beyond them was left out."""
 
-    bounds: Bounds
+    bounds: SearchBounds
     states: int
     steps: int
     depth: int
     is_complete: bool
     good: int
     parts: dict[str, int]
-    finding: Finding | None
+    finding: Counterexample | None
 
 
 class _Graph:
@@ -56,17 +56,17 @@ class _Graph:
 
 
 def search(
-    bounds: Bounds,
+    bounds: SearchBounds,
     *,
     depth: int | None = None,
     states_max: int | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Result:
     """Every state within ``bounds``, at most ``depth`` steps away, until ``states_max`` are known. Raises nothing."""
-    world = World(bounds)
+    world = StateSpace(bounds)
     graph = _Graph(world.first())
     frontier, level, steps = list(graph.numbers), 0, 0
-    finding: Finding | None = None
+    finding: Counterexample | None = None
     good = bytearray()
     while frontier and (depth is None or level < depth) and (states_max is None or len(graph.numbers) < states_max):
         found: list[Frame] = []
@@ -87,7 +87,7 @@ def search(
                         graph.inner_from.append(number)
                         graph.inner_to.append(place)
             except Violation as broken:
-                finding = Finding(str(broken), graph.path(number, f"(after {label or 'nothing else'})"))
+                finding = Counterexample(str(broken), graph.path(number, f"(after {label or 'nothing else'})"))
                 break
         if finding is not None:
             break
@@ -96,7 +96,7 @@ def search(
         good = _good(world, graph)
         if not frontier and 0 in good:
             number = good.index(0)
-            finding = Finding("2: no good end can be reached from here", graph.path(number))
+            finding = Counterexample("2: no good end can be reached from here", graph.path(number))
     parts = {"coordinator": len(world.parts.logs), "session": len(world.parts.sessions), "sink": len(world.parts.sinks)}
     return Result(
         bounds,
@@ -110,7 +110,7 @@ def search(
     )
 
 
-def _good(world: World, graph: _Graph) -> bytearray:
+def _good(world: StateSpace, graph: _Graph) -> bytearray:
     """One byte per state: 1 if a good end can be reached from it by inner steps alone."""
     good = bytearray(world.is_good(frame) for frame in graph.numbers)
     changed = True

@@ -16,17 +16,17 @@ from headgate.records.control import FeedRecorded, FeedState, ReplicationState, 
 from headgate.records.keys import FeedKey, RequestKey, SpanKey
 from headgate.records.spans import paused_table
 from headgate_lab.simulation.exhaustive.agent_steps import AgentSteps
-from headgate_lab.simulation.exhaustive.bounds import AGENTS, COMMANDS, FEED, FEED_ID, NOBODY, Bounds, Frame, Step
+from headgate_lab.simulation.exhaustive.bounds import AGENTS, COMMANDS, FEED, FEED_ID, NOBODY, Frame, SearchBounds, Step
 from headgate_lab.simulation.exhaustive.owner import WatchedSink, adopt
 from headgate_lab.simulation.exhaustive.owner_steps import OwnerSteps
-from headgate_lab.simulation.exhaustive.parts import Parts
+from headgate_lab.simulation.exhaustive.parts import ModelParts
 
 
-class World:
+class StateSpace:
     """The steps of all states within some bounds. Whatever finds a guarantee broken raises Violation."""
 
-    def __init__(self, bounds: Bounds) -> None:
-        self.parts = parts = Parts(bounds)
+    def __init__(self, bounds: SearchBounds) -> None:
+        self.parts = parts = ModelParts(bounds)
         self._owner, self._agents = OwnerSteps(parts), AgentSteps(parts)
 
     def first(self) -> Frame:

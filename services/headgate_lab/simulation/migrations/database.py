@@ -35,7 +35,7 @@ class FencedAtDatabaseError(Exception):
 
 
 @dataclass
-class Table:
+class SimulatedTable:
     """What one migration is at the database. ``attempt`` is 0 where nothing of it runs there."""
 
     fence: int = -1
@@ -55,11 +55,11 @@ class Table:
 class Database:
     """Migrations by id."""
 
-    tables: dict[str, Table] = field(default_factory=dict)
+    tables: dict[str, SimulatedTable] = field(default_factory=dict)
 
     def steps(self, owner: str, owner_rev: int, effect: Any) -> Iterator[Any]:
         """Run an effect: each ``next`` does one thing there and gives None, the last one gives the result."""
-        table = self.tables.setdefault(effect.migration, Table())
+        table = self.tables.setdefault(effect.migration, SimulatedTable())
 
         def fenced() -> None:
             if table.fence > owner_rev:
@@ -108,7 +108,7 @@ class Database:
         else:
             yield self._at_once(table, effect)
 
-    def _at_once(self, table: Table, effect: Any) -> Any:
+    def _at_once(self, table: SimulatedTable, effect: Any) -> Any:
         match effect:
             case fx.StopMigration():
                 begun = BACK if table.reverts is not None else ()
@@ -133,7 +133,7 @@ class Database:
 
         It puts the copy in the table's place by itself, unless the migration was taken over since it was started.
         """
-        table = self.tables.get(migration, Table())
+        table = self.tables.get(migration, SimulatedTable())
         if table.tool_of is None:
             return None
         if table.fence > table.tool_rev:
@@ -153,7 +153,7 @@ class Database:
 
     def check(self, name: str, record: MigrationRecorded) -> None:
         """Guarantee 8: a terminal state is a fact at the moment at which it is committed."""
-        table = self.tables.setdefault(name, Table())
+        table = self.tables.setdefault(name, SimulatedTable())
         said_twice = record.message.startswith("duplicate DDL")
         require(table.changed <= 1, f"{name} was changed {table.changed} times")
         if record.state is MigrationState.COMPLETE and not said_twice:
@@ -169,14 +169,14 @@ def is_tool(record: MigrationRecorded) -> bool:
     return '"pt-osc"' in record.spec
 
 
-def progress(table: Table) -> fx.Progressed:
+def progress(table: SimulatedTable) -> fx.Progressed:
     """How far its copy is."""
     ready = table.copied >= COPY_STEPS
     stage = "ready" if ready else "copying"
     return fx.Progressed(stage, table.copied, COPY_STEPS, is_ready_to_complete=ready, artifacts=table.left)
 
 
-def change(table: Table, *, is_kept: bool = False) -> None:
+def change(table: SimulatedTable, *, is_kept: bool = False) -> None:
     """The change comes into force; the table before is left."""
     table.changed += 1
     table.attempt, table.tool_of, table.left, table.reverts = 0, None, OLD + BACK * is_kept, None

@@ -12,15 +12,21 @@ from headgate.eventlog.log import Delivery, Partition, Placed
 from headgate.generation.changelog.core.following import Followed
 from headgate.generation.changelog.core.life import (
     Act,
+    FollowReport,
     LifeOverError,
     LogDeletedError,
-    Report,
     Simple,
     Turn,
     Write,
     WriterLife,
 )
-from headgate.generation.changelog.core.outbox import Change, Outbox, OutboxFullError, PositionsLostError, Written
+from headgate.generation.changelog.core.outbox import (
+    Outbox,
+    OutboxFullError,
+    PendingChange,
+    PositionsLostError,
+    Written,
+)
 from headgate.generation.changelog.core.pacing import BatchPace
 from headgate.generation.changelog.core.reader_progress import ReaderProgress
 from headgate.generation.changelog.core.reading import Gap, Marker
@@ -190,7 +196,7 @@ class SimWriter(Follower):
             return
         key = self._source[self._next]
         try:
-            self._outbox.add(Change(self._next, token_of_key(key.encode()), key.encode(), None))
+            self._outbox.add(PendingChange(self._next, token_of_key(key.encode()), key.encode(), None))
         except OutboxFullError:
             return
         self._next += 1
@@ -226,7 +232,7 @@ class SimWriter(Follower):
                     for change, partition in batch.changes
                 ]
                 self._data.commit(self.name, self._producer, records, batch.after)
-            case Report():
+            case FollowReport():
                 self.say(Fact(WriterKey(SET, self.name, self._life.life), act.record(0)))
         return None
 

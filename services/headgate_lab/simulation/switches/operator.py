@@ -35,7 +35,7 @@ POLICY: Final = LoadPolicy(
 """A writer makes one to two changes a second, until its source has no more."""
 
 
-class Operator:
+class SwitchOperator:
     """Writes requests; what becomes of them it does not wait for."""
 
     def __init__(

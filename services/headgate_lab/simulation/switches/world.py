@@ -20,7 +20,7 @@ from headgate.records.generation import (
     SetRecorded,
 )
 from headgate_lab.memory_log.log import CommitFault, MemoryBroker
-from headgate_lab.memory_log.partition import Entry
+from headgate_lab.memory_log.partition import LogEntry
 from headgate_lab.simulation.switches.actors import (
     GENERATION_TOPIC,
     SET,
@@ -31,7 +31,7 @@ from headgate_lab.simulation.switches.actors import (
 )
 from headgate_lab.simulation.switches.data_log import DataLog, DataRecord
 from headgate_lab.simulation.switches.feed import FeedAgent, FeedCoordinator, SinkOfFeed
-from headgate_lab.simulation.switches.operator import Operator
+from headgate_lab.simulation.switches.operator import SwitchOperator
 from headgate_lab.worlds.kernel import replayed
 
 __all__ = ["Crash", "Judge", "OrderBrokenError", "SwitchProfile", "SwitchWorld"]
@@ -190,7 +190,7 @@ class SwitchWorld:
         self.agents: dict[int, FeedAgent] = {}
         self.counts: Counter[str] = Counter()
         self._steps: Counter[str] = Counter()
-        self.operator = Operator(
+        self.operator = SwitchOperator(
             self.broker,
             self.random,
             profile.partitions,
@@ -218,7 +218,7 @@ class SwitchWorld:
         """The current state of the log."""
         return self._observed
 
-    def _observe(self, partition: Partition, entry: Entry) -> None:
+    def _observe(self, partition: Partition, entry: LogEntry) -> None:
         if partition == GENERATION_TOPIC and not isinstance(entry.key, str):
             evolve(self._observed, entry.key, entry.value, entry.offset)
             if isinstance(entry.value, SetRecorded):

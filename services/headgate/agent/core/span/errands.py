@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import CopyDue, MaintainDue, SettleDue
-from headgate.agent.core.span.states import Phase, Span
+from headgate.agent.core.span.states import Span, TaskPhase
 
 __all__ = ["SETTLED_MAX", "Errand", "errands"]
 
@@ -50,7 +50,7 @@ def _maintained(members: Sequence[Span], everyone: Callable[[], Sequence[Span]],
     A requested one goes first, and then the one that has been due for longest.
     """
     owing = [span for span in members if span.owes_maintenance(now)]
-    if owing and not any(span.is_maintained and span.phase is Phase.OPENING for span in everyone()):
+    if owing and not any(span.is_maintained and span.phase is TaskPhase.OPENING for span in everyone()):
         yield min(owing, key=lambda span: (span.maintain_for is None, span.maintain_at or 0.0, span.id))
 
 
@@ -78,6 +78,6 @@ def _copied(
     mine = {span.id for span in members if owes(span)}
     if not mine:
         return
-    copying = sum(span.task.copy is not None and span.phase is Phase.OPENING for span in everyone())
+    copying = sum(span.task.copy is not None and span.phase is TaskPhase.OPENING for span in everyone())
     waiting = sorted(filter(owes, everyone()), key=lambda span: (span.copied_at, span.id))
     yield from (span for span in waiting[: max(copies_max - copying, 0)] if span.id in mine)

@@ -11,20 +11,20 @@ from typing import Any, Final
 
 from headgate.agent.core.span import steps
 from headgate.agent.core.span.inputs import SpanInput
-from headgate.agent.core.span.states import Phase, Span
-from headgate.agent.core.span.steps import Step
-from headgate.agent.core.span.transitions import TRANSITIONS, Action, signal_of
+from headgate.agent.core.span.states import Span, TaskPhase
+from headgate.agent.core.span.steps import SpanStep
+from headgate.agent.core.span.transitions import TRANSITIONS, TaskAction, signal_of
 from headgate.runtime.table import UnknownTransitionError
 
-ACTIONS: Final[dict[Action, Callable[[Any, Any, float], Step]]] = {
-    action: getattr(steps, action.value) for action in Action
+ACTIONS: Final[dict[TaskAction, Callable[[Any, Any, float], SpanStep]]] = {
+    action: getattr(steps, action.value) for action in TaskAction
 }
 """Each action is the function of steps.py of its name."""
 
 
-def decide(span: Span | None, given: SpanInput, now: float) -> Step:
+def decide(span: Span | None, given: SpanInput, now: float) -> SpanStep:
     """The step that ``given`` makes; ``now`` in monotonic seconds. Raises UnknownTransitionError, LowerEpochError."""
-    phase, signal = Phase.ABSENT if span is None else span.phase, signal_of(span, given)
+    phase, signal = TaskPhase.ABSENT if span is None else span.phase, signal_of(span, given)
     action = TRANSITIONS.get((phase, signal))
     if action is None:
         raise UnknownTransitionError(f"{signal} ({given}) for a span that is {phase}: {span}")

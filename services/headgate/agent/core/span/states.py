@@ -14,7 +14,7 @@ from headgate.records.error_codes import COPYING, COPYING_HELD, MAINTAINING
 from headgate.records.row_copies import is_by_ranges
 from headgate.records.ts import physical_ms, ts_of_ms
 
-__all__ = ["ENDING", "OVER", "Phase", "Span", "Stop"]
+__all__ = ["ENDING", "OVER", "Span", "Stop", "TaskPhase"]
 
 REST_SECONDS: Final = 10.0
 """A table of a topic that carries several moves its position at the sink with its rows. Without any it costs a
@@ -31,7 +31,7 @@ BEGINNING: Final = "the copy is about to begin or continue"
 """Shown until how far the copy is has been read at the sink."""
 
 
-class Phase(StrEnum):
+class TaskPhase(StrEnum):
     """Where a span is in its life; the calls and batches that are under way are those named here, and no others."""
 
     ABSENT = "absent"
@@ -74,9 +74,9 @@ class Stop(StrEnum):
     SEAL = "seal"
 
 
-ENDING: Final = frozenset({Phase.DRAINING, Phase.RECALLED, Phase.SEALING, Phase.RESEALING})
+ENDING: Final = frozenset({TaskPhase.DRAINING, TaskPhase.RECALLED, TaskPhase.SEALING, TaskPhase.RESEALING})
 
-OVER: Final = frozenset({Phase.STOPPED, Phase.FAILED})
+OVER: Final = frozenset({TaskPhase.STOPPED, TaskPhase.FAILED})
 """Nothing is running and nothing will be, under this epoch."""
 
 
@@ -101,7 +101,7 @@ class Span(msgspec.Struct, frozen=True):
     task: SpanTask
     life: int
     primary: bool
-    phase: Phase
+    phase: TaskPhase
     since: float
     target_ts: int | None = None
     commit_interval_seconds: float = 0.0
@@ -150,7 +150,7 @@ class Span(msgspec.Struct, frozen=True):
     @property
     def writable(self) -> bool:
         """May be part of the next batch of its lane."""
-        return self.phase is Phase.CLAIMED and not self.is_at_target
+        return self.phase is TaskPhase.CLAIMED and not self.is_at_target
 
     @property
     def awaited(self) -> Positions:
@@ -284,7 +284,7 @@ class Span(msgspec.Struct, frozen=True):
 
     def _own_work(self) -> tuple[str, str, bool] | None:
         """Code and text of what it does between two batches, for which its sink may seem silent."""
-        if not self.is_maintained or self.phase is not Phase.OPENING:
+        if not self.is_maintained or self.phase is not TaskPhase.OPENING:
             return None
         return MAINTAINING, f"the files of {self.task.plan.table} are being compacted, and old ones removed", True
 
@@ -294,4 +294,6 @@ class Span(msgspec.Struct, frozen=True):
         return min(resolved.values()) if resolved and resolved.keys() == self.task.plan.start.keys() else None
 
 
-_WARM: Final = frozenset({Phase.OPENING, Phase.WAITING, Phase.READING, Phase.CLAIMING, Phase.RETRYING})
+_WARM: Final = frozenset(
+    {TaskPhase.OPENING, TaskPhase.WAITING, TaskPhase.READING, TaskPhase.CLAIMING, TaskPhase.RETRYING}
+)

@@ -49,7 +49,7 @@ from headgate.agent.core.span.progress import (
     settled,
     waiting,
 )
-from headgate.agent.core.span.states import Phase, Span, Stop
+from headgate.agent.core.span.states import Span, Stop, TaskPhase
 from headgate.records.control import TaskState
 from headgate.records.name_lists import shown_names
 
@@ -57,39 +57,39 @@ ERROR_LENGTH_MAX: Final = 1_000
 """Java's stack traces belong into the log, not onto a control topic."""
 
 
-class Step(msgspec.Struct, frozen=True):
+class SpanStep(msgspec.Struct, frozen=True):
     """The new state, None if nothing is left of the span, and the effects, in order."""
 
     span: Span | None
     effects: tuple[Effect, ...] = ()
 
 
-def _to(span: Span, phase: Phase, now: float, *effects: Effect, **changes: Any) -> Step:
-    return Step(replace(span, phase=phase, since=now, **changes), effects)
+def _to(span: Span, phase: TaskPhase, now: float, *effects: Effect, **changes: Any) -> SpanStep:
+    return SpanStep(replace(span, phase=phase, since=now, **changes), effects)
 
 
 def _off(span: Span) -> tuple[Effect, ...]:
     return () if span.lane is None else (LeaveLane(span.lane),)
 
 
-def keep(span: Span | None, _given: SpanInput, _now: float) -> Step:
+def keep(span: Span | None, _given: SpanInput, _now: float) -> SpanStep:
     """Nothing comes of it."""
-    return Step(span)
+    return SpanStep(span)
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
-def begin(span: Span | None, given: Add, now: float) -> Step:
+def begin(span: Span | None, given: Add, now: float) -> SpanStep:
     """A new run, whatever the one before was doing."""
-    new = Span(given.task, given.life, given.primary, Phase.OPENING, now, failures_max=given.failures_max)
-    return Step(new, (*(() if span is None else _off(span)), Open(given.primary)))
+    new = Span(given.task, given.life, given.primary, TaskPhase.OPENING, now, failures_max=given.failures_max)
+    return SpanStep(new, (*(() if span is None else _off(span)), Open(given.primary)))
 
 
-def begin_closing(span: Span | None, given: Close, now: float) -> Step:
+def begin_closing(span: Span | None, given: Close, now: float) -> SpanStep:
     """A run that only closes the epoch of a writer that is lost."""
-    new = Span(given.task, given.life, primary=True, phase=Phase.SEALING, since=now, stop=Stop.SEAL)
-    return Step(new, (*(() if span is None else _off(span)), Seal()))
+    new = Span(given.task, given.life, primary=True, phase=TaskPhase.SEALING, since=now, stop=Stop.SEAL)
+    return SpanStep(new, (*(() if span is None else _off(span)), Seal()))
 
 
 def _renewed(span: Span, given: Add) -> Span:
@@ -99,49 +99,49 @@ def _renewed(span: Span, given: Add) -> Span:
     return replace(span, primary=given.primary)
 
 
-def renew(span: Span, given: Add, _now: float) -> Step:
+def renew(span: Span, given: Add, _now: float) -> SpanStep:
     """The call under way is of the role before: its answer will be asked for again."""
-    return Step(_renewed(span, given))
+    return SpanStep(_renewed(span, given))
 
 
-def promise(span: Span, _given: Add, now: float) -> Step:
+def promise(span: Span, _given: Add, now: float) -> SpanStep:
     """To be written; the claim waits for the lane, or for the answer under way."""
     promised = replace(span, primary=True)
-    is_served = span.phase is Phase.READING and span.served is TaskState.PREPARED
-    return _to(promised, Phase.CLAIMING, now, Open(primary=True)) if is_served else Step(promised)
+    is_served = span.phase is TaskPhase.READING and span.served is TaskState.PREPARED
+    return _to(promised, TaskPhase.CLAIMING, now, Open(primary=True)) if is_served else SpanStep(promised)
 
 
-def claim(span: Span, given: Add, now: float) -> Step:
+def claim(span: Span, given: Add, now: float) -> SpanStep:
     """A warm span continues under a later epoch; if that writes, it is claimed."""
     renewed = _renewed(span, given)
-    return _to(renewed, Phase.CLAIMING, now, Open(primary=True)) if renewed.primary else Step(renewed)
+    return _to(renewed, TaskPhase.CLAIMING, now, Open(primary=True)) if renewed.primary else SpanStep(renewed)
 
 
-def forget(_span: Span, _given: SpanInput, _now: float) -> Step:
+def forget(_span: Span, _given: SpanInput, _now: float) -> SpanStep:
     """Nothing is left."""
-    return Step(None)
+    return SpanStep(None)
 
 
 # --- opening ----------------------------------------------------------------------------------------------------------
 
 
-def reopen(span: Span, given: SpanInput, now: float) -> Step:
+def reopen(span: Span, given: SpanInput, now: float) -> SpanStep:
     """Source and sink are asked, under what is wanted by now."""
     span = _renewed(span, given) if isinstance(given, Add) else span
-    phase = Phase.OPENING if span.lane is None else Phase.CLAIMING
+    phase = TaskPhase.OPENING if span.lane is None else TaskPhase.CLAIMING
     return _to(span, phase, now, Open(span.primary), retry_at=None)
 
 
-def enter(span: Span, given: Opened, now: float) -> Step:
+def enter(span: Span, given: Opened, now: float) -> SpanStep:
     """Open: it waits for a lane."""
-    return _to(span, Phase.WAITING, now, copied_at=now, **_seen(span, given))
+    return _to(span, TaskPhase.WAITING, now, copied_at=now, **_seen(span, given))
 
 
-def go_on(span: Span, given: Opened, now: float) -> Step:
+def go_on(span: Span, given: Opened, now: float) -> SpanStep:
     """On its lane all the while, which reads on."""
     if not given.primary:
-        return _to(span, Phase.READING, now, **_seen(span, given))
-    return _to(span, Phase.CLAIMED, now, served=TaskState.REPLICATING, **_seen(span, given))
+        return _to(span, TaskPhase.READING, now, **_seen(span, given))
+    return _to(span, TaskPhase.CLAIMED, now, served=TaskState.REPLICATING, **_seen(span, given))
 
 
 def _seen(span: Span, given: Opened) -> dict[str, Any]:
@@ -181,28 +181,28 @@ def _recovered(span: Span) -> Span:
 # --- on a lane --------------------------------------------------------------------------------------------------------
 
 
-def place(span: Span, given: Placed, now: float) -> Step:
+def place(span: Span, given: Placed, now: float) -> SpanStep:
     """On its first lane since it was opened."""
-    phase = Phase.CLAIMED if span.claimed else Phase.READING
+    phase = TaskPhase.CLAIMED if span.claimed else TaskPhase.READING
     return _to(span, phase, now, JoinLane(given.lane), lane=given.lane)
 
 
-def take_over(span: Span, given: Placed, _now: float) -> Step:
+def take_over(span: Span, given: Placed, _now: float) -> SpanStep:
     """From one lane to another one, between two batches."""
-    return Step(replace(span, lane=given.lane, losses=0), (*_off(span), JoinLane(given.lane)))
+    return SpanStep(replace(span, lane=given.lane, losses=0), (*_off(span), JoinLane(given.lane)))
 
 
-def show(span: Span, _given: SpanInput, now: float) -> Step:
+def show(span: Span, _given: SpanInput, now: float) -> SpanStep:
     """Its lane serves."""
-    if span.phase is not Phase.READING:
-        return Step(replace(span, served=TaskState.REPLICATING))
+    if span.phase is not TaskPhase.READING:
+        return SpanStep(replace(span, served=TaskState.REPLICATING))
     shown = replace(span, served=TaskState.PREPARED)
-    return _to(shown, Phase.CLAIMING, now, Open(primary=True)) if span.primary else Step(shown)
+    return _to(shown, TaskPhase.CLAIMING, now, Open(primary=True)) if span.primary else SpanStep(shown)
 
 
-def plan(span: Span, _given: SpanInput, now: float) -> Step:
+def plan(span: Span, _given: SpanInput, now: float) -> SpanStep:
     """A batch has it."""
-    return _to(span, Phase.WRITING, now, progress=waiting(span.progress, now))
+    return _to(span, TaskPhase.WRITING, now, progress=waiting(span.progress, now))
 
 
 def _adopted(span: Span, result: SpanResult | None, now: float) -> Span:
@@ -218,13 +218,13 @@ def _passed(span: Span, given: BatchOver | Passed, now: float) -> SpanProgress:
     return passed(span.progress, span.task.plan.topic, span.awaited, given.ends, now)
 
 
-def adopt(span: Span, given: BatchOver, now: float) -> Step:
+def adopt(span: Span, given: BatchOver, now: float) -> SpanStep:
     """What the batch has made visible; nothing else of the span precedes its end."""
     done = _adopted(span, given.result, now)
-    return _to(_recovered(replace(done, progress=_passed(done, given, now))), Phase.CLAIMED, now)
+    return _to(_recovered(replace(done, progress=_passed(done, given, now))), TaskPhase.CLAIMED, now)
 
 
-def adopt_failed(span: Span, given: BatchOver, now: float) -> Step:
+def adopt_failed(span: Span, given: BatchOver, now: float) -> SpanStep:
     """What the batch has made visible before its error."""
     result = given.result
     assert result is not None  # noqa: S101 - a batch without a result of it reports no error
@@ -234,102 +234,102 @@ def adopt_failed(span: Span, given: BatchOver, now: float) -> Step:
     return _failed(done, why, now, held=result.held)
 
 
-def note_read(span: Span, given: Passed, now: float) -> Step:
+def note_read(span: Span, given: Passed, now: float) -> SpanStep:
     """A batch went by in which it had nothing."""
-    return Step(_recovered(replace(span, progress=_passed(span, given, now))))
+    return SpanStep(_recovered(replace(span, progress=_passed(span, given, now))))
 
 
-def settle(span: Span, _given: SpanInput, now: float) -> Step:
+def settle(span: Span, _given: SpanInput, now: float) -> SpanStep:
     """The sink is to follow what has been read."""
-    return _to(span, Phase.SETTLING, now, Settle())
+    return _to(span, TaskPhase.SETTLING, now, Settle())
 
 
-def copy_on(span: Span, _given: SpanInput, now: float) -> Step:
+def copy_on(span: Span, _given: SpanInput, now: float) -> SpanStep:
     """More rows are copied before the next batch, if some are left. That is done as it is opened, off its lane."""
     if span.copying is None:
-        return Step(span)
-    return _to(span, Phase.OPENING, now, *_off(span), Open(span.primary), lane=None)
+        return SpanStep(span)
+    return _to(span, TaskPhase.OPENING, now, *_off(span), Open(span.primary), lane=None)
 
 
-def ask_to_maintain(span: Span, given: MaintainFor, _now: float) -> Step:
+def ask_to_maintain(span: Span, given: MaintainFor, _now: float) -> SpanStep:
     """The table is maintained for that request, unless it was."""
     done = span.maintained is not None and span.maintained.request == given.request
-    return Step(span if done else replace(span, maintain_for=given.request))
+    return SpanStep(span if done else replace(span, maintain_for=given.request))
 
 
-def maintain(span: Span, _given: SpanInput, now: float) -> Step:
+def maintain(span: Span, _given: SpanInput, now: float) -> SpanStep:
     """The sink's table is maintained before the next batch. That is done as it is opened, off its lane."""
-    return _to(span, Phase.OPENING, now, *_off(span), Open(span.primary), lane=None, is_maintained=True)
+    return _to(span, TaskPhase.OPENING, now, *_off(span), Open(span.primary), lane=None, is_maintained=True)
 
 
-def note_copied(span: Span, given: CopiedOn, _now: float) -> Step:
+def note_copied(span: Span, given: CopiedOn, _now: float) -> SpanStep:
     """The call under way has copied more."""
-    return Step(span if span.task.copy is None else replace(span, copying=given.copying))
+    return SpanStep(span if span.task.copy is None else replace(span, copying=given.copying))
 
 
-def drop_copy(span: Span, given: DropCopy, _now: float) -> Step:
+def drop_copy(span: Span, given: DropCopy, _now: float) -> SpanStep:
     """No more rows are copied for that request; a call that copies some finds out by itself."""
     if span.task.copy is None or span.task.copy.request != given.request:
-        return Step(span)
-    return Step(replace(span, task=replace(span.task, copy=None), copying=None))
+        return SpanStep(span)
+    return SpanStep(replace(span, task=replace(span.task, copy=None), copying=None))
 
 
-def follow(span: Span, given: Settled, now: float) -> Step:
+def follow(span: Span, given: Settled, now: float) -> SpanStep:
     """It has; a span that has lost its lane since is opened again."""
     done = replace(span, progress=settled(span.progress, given.positions))
-    return reopen(done, given, now) if span.lane is None else _to(done, Phase.CLAIMED, now)
+    return reopen(done, given, now) if span.lane is None else _to(done, TaskPhase.CLAIMED, now)
 
 
-def look(span: Span, given: Looked, _now: float) -> Step:
+def look(span: Span, given: Looked, _now: float) -> SpanStep:
     """Where the present writer is, if it is still warm, and was not opened since."""
     if span.primary or given.opening != span.progress.opening:
-        return Step(span)
-    return Step(replace(span, progress=replace(span.progress, positions=given.positions)))
+        return SpanStep(span)
+    return SpanStep(replace(span, progress=replace(span.progress, positions=given.positions)))
 
 
-def complete(span: Span, given: Completed, _now: float) -> Step:
+def complete(span: Span, given: Completed, _now: float) -> SpanStep:
     """Evidence of time, if it was not opened since."""
     if given.opening != span.progress.opening:
-        return Step(span)
+        return SpanStep(span)
     progress = completed(span.progress, given.ts, span.target_ts)
-    return Step(span if progress == span.progress else replace(span, progress=progress))
+    return SpanStep(span if progress == span.progress else replace(span, progress=progress))
 
 
-def slow(span: Span, given: Slowed, _now: float) -> Step:
+def slow(span: Span, given: Slowed, _now: float) -> SpanStep:
     """It shares no lane for a while."""
-    return Step(replace(span, alone_until=given.until))
+    return SpanStep(replace(span, alone_until=given.until))
 
 
-def limit(span: Span, given: Limited, _now: float) -> Step:
+def limit(span: Span, given: Limited, _now: float) -> SpanStep:
     """What may be applied of a change log by now, if it was not opened since; a batch under way has its own plan."""
     if given.opening != span.progress.opening or given.limits_at < span.progress.limits_at:
-        return Step(span)
+        return SpanStep(span)
     progress = limited(span.progress, given)
-    return Step(span if progress == span.progress else replace(span, progress=progress))
+    return SpanStep(span if progress == span.progress else replace(span, progress=progress))
 
 
 # --- off the lane, and failures ---------------------------------------------------------------------------------------
 
 
-def leave(span: Span, given: SentBack | LaneLost | Failed, _now: float) -> Step:
+def leave(span: Span, given: SentBack | LaneLost | Failed, _now: float) -> SpanStep:
     """The call under way continues; its answer decides."""
-    phase = Phase.OPENING if span.phase is Phase.CLAIMING else span.phase
+    phase = TaskPhase.OPENING if span.phase is TaskPhase.CLAIMING else span.phase
     losses = span.losses + isinstance(given, LaneLost)
-    return Step(replace(span, phase=phase, lane=None, losses=losses), _off(span))
+    return SpanStep(replace(span, phase=phase, lane=None, losses=losses), _off(span))
 
 
-def restart(span: Span, given: SentBack, now: float) -> Step:
+def restart(span: Span, given: SentBack, now: float) -> SpanStep:
     """Off its lane, and open again."""
-    return _to(span, Phase.OPENING, now, *_off(span), TellRestart(given.why), Open(span.primary), lane=None)
+    return _to(span, TaskPhase.OPENING, now, *_off(span), TellRestart(given.why), Open(span.primary), lane=None)
 
 
-def lose(span: Span, given: LaneLost, now: float) -> Step:
+def lose(span: Span, given: LaneLost, now: float) -> SpanStep:
     """A neighbour may have done it: no failure of its own."""
     lost = replace(span, lane=None, losses=span.losses + 1, error=_error(_of_lane(span, given)))
-    return _to(lost, Phase.RETRYING, now, *_off(span), retry_at=now + back_off(lost.losses))
+    return _to(lost, TaskPhase.RETRYING, now, *_off(span), retry_at=now + back_off(lost.losses))
 
 
-def fail(span: Span, given: CallFailed | Failed | LaneLost, now: float) -> Step:
+def fail(span: Span, given: CallFailed | Failed | LaneLost, now: float) -> SpanStep:
     """A failure of its own."""
     if isinstance(given, LaneLost):
         return _failed(replace(span, losses=span.losses + 1), _of_lane(span, given), now)
@@ -348,7 +348,7 @@ def _error(why: CallFailed | Failed) -> tuple[str, str, bool]:
     return why.code, why.text[:ERROR_LENGTH_MAX], why.retryable
 
 
-def _failed(span: Span, why: CallFailed | Failed, now: float, held: tuple[int, ...] = ()) -> Step:
+def _failed(span: Span, why: CallFailed | Failed, now: float, held: tuple[int, ...] = ()) -> SpanStep:
     """Try again later, or report it. A seal is tried for as long as it may succeed.
 
     ``held``: the partitions that it holds up; empty if it concerns the whole span.
@@ -358,9 +358,9 @@ def _failed(span: Span, why: CallFailed | Failed, now: float, held: tuple[int, .
     left = replace(span, failures=failures, error=_error(why), lane=None)
     if why.retryable and (is_ending or worst(failures) <= span.failures_max):
         delay = back_off(worst(failures))
-        phase = Phase.RESEALING if is_ending else Phase.RETRYING
+        phase = TaskPhase.RESEALING if is_ending else TaskPhase.RETRYING
         return _to(left, phase, now, *_off(span), TellFailure(why.code, why.text, delay), retry_at=now + delay)
-    return _to(left, Phase.FAILED, now, *_off(span), TellFailure(why.code, why.text, None), retry_at=None)
+    return _to(left, TaskPhase.FAILED, now, *_off(span), TellFailure(why.code, why.text, None), retry_at=None)
 
 
 # --- ending -----------------------------------------------------------------------------------------------------------
@@ -377,50 +377,50 @@ def _wanted(span: Span, given: SpanInput) -> Span:
             return span
 
 
-def drain(span: Span, given: SpanInput, now: float) -> Step:
+def drain(span: Span, given: SpanInput, now: float) -> SpanStep:
     """The batch is waited for."""
-    return _to(_wanted(span, given), Phase.DRAINING, now)
+    return _to(_wanted(span, given), TaskPhase.DRAINING, now)
 
 
-def recall(span: Span, given: SpanInput, now: float) -> Step:
+def recall(span: Span, given: SpanInput, now: float) -> SpanStep:
     """The answer is waited for, off the lane."""
-    return _to(_wanted(span, given), Phase.RECALLED, now, *_off(span), lane=None)
+    return _to(_wanted(span, given), TaskPhase.RECALLED, now, *_off(span), lane=None)
 
 
-def give_up(span: Span, given: SpanInput, _now: float) -> Step:
+def give_up(span: Span, given: SpanInput, _now: float) -> SpanStep:
     """A seal that was asked for is not tried any more."""
-    return Step(_wanted(span, given))
+    return SpanStep(_wanted(span, given))
 
 
-def end(span: Span, given: SpanInput, now: float) -> Step:
+def end(span: Span, given: SpanInput, now: float) -> SpanStep:
     """Neither a batch nor a call has it any more."""
     span, left = _wanted(span, given), _off(span)
     if span.stop is Stop.PLAIN:
-        return _to(span, Phase.STOPPED, now, *left, lane=None, error=None, retry_at=None)
-    return _to(span, Phase.SEALING, now, *left, Seal(), lane=None, retry_at=None)
+        return _to(span, TaskPhase.STOPPED, now, *left, lane=None, error=None, retry_at=None)
+    return _to(span, TaskPhase.SEALING, now, *left, Seal(), lane=None, retry_at=None)
 
 
-def adopt_last(span: Span, given: BatchOver, now: float) -> Step:
+def adopt_last(span: Span, given: BatchOver, now: float) -> SpanStep:
     """What its last batch has made visible, whatever error it ends with."""
     return end(_adopted(span, given.result, now), given, now)
 
 
-def end_opened(span: Span, given: Opened, now: float) -> Step:
+def end_opened(span: Span, given: Opened, now: float) -> SpanStep:
     """Opened, and now ended."""
     return end(replace(span, **_seen(span, given)), given, now)
 
 
-def end_settled(span: Span, given: Settled, now: float) -> Step:
+def end_settled(span: Span, given: Settled, now: float) -> SpanStep:
     """Its position has followed, and now it is ended."""
     return end(replace(span, progress=settled(span.progress, given.positions)), given, now)
 
 
-def end_failed(span: Span, given: CallFailed, now: float) -> Step:
+def end_failed(span: Span, given: CallFailed, now: float) -> SpanStep:
     """The seal is retried, unless it was given up since."""
     return end(span, given, now) if span.stop is Stop.PLAIN else fail(span, given, now)
 
 
-def close(span: Span, given: Sealed, now: float) -> Step:
+def close(span: Span, given: Sealed, now: float) -> SpanStep:
     """Sealed."""
     progress = replace(span.progress, positions=given.positions)
-    return _to(span, Phase.STOPPED, now, progress=progress, error=None)
+    return _to(span, TaskPhase.STOPPED, now, progress=progress, error=None)

@@ -55,7 +55,7 @@ from headgate.agent.core.span.inputs import (
     Slowed,
     SpanInput,
 )
-from headgate.agent.core.span.states import OVER, Phase, Span, Stop
+from headgate.agent.core.span.states import OVER, Span, Stop, TaskPhase
 from headgate.runtime.table import read_rows
 
 
@@ -63,7 +63,7 @@ class LowerEpochError(ValueError):
     """A task under a lower epoch than the span already had here: the log contradicts itself."""
 
 
-class Signal(StrEnum):
+class TaskSignal(StrEnum):
     """An input, by what it means for the span."""
 
     ADD = "add"
@@ -108,7 +108,7 @@ class Signal(StrEnum):
     COMPLETED = "completed"
 
 
-class Action(StrEnum):
+class TaskAction(StrEnum):
     """What is made of a signal; each is the function of steps.py of its name."""
 
     KEEP = "keep"
@@ -194,36 +194,36 @@ failed     promote:keep seal:keep stop:keep forget:forget
 """Phase, and what each signal makes of it. ``*`` is what holds in every phase below unless it is overridden, and ``-``
 marks a pair that cannot be."""
 
-TRANSITIONS: Final = read_rows(_TABLE, Phase, Signal, Action)
+TRANSITIONS: Final = read_rows(_TABLE, TaskPhase, TaskSignal, TaskAction)
 """(phase, signal) → action, for every pair that can be."""
 
-_SIGNALS: Final[dict[type[SpanInput], Signal]] = {
-    Forget: Signal.FORGET,
-    Settled: Signal.SETTLED,
-    Sealed: Signal.SEALED,
-    CallFailed: Signal.CALL_FAILED,
-    Looked: Signal.LOOKED,
-    Placed: Signal.PLACED,
-    Served: Signal.SERVED,
-    Planned: Signal.PLANNED,
-    Passed: Signal.PASSED,
-    SentBack: Signal.SENT_BACK,
-    Failed: Signal.FAILED,
-    Slowed: Signal.SLOWED,
-    Limited: Signal.LIMITED,
-    RetryDue: Signal.RETRY_DUE,
-    SettleDue: Signal.SETTLE_DUE,
-    CopyDue: Signal.COPY_DUE,
-    CopiedOn: Signal.COPIED_ON,
-    DropCopy: Signal.DROP_COPY,
-    MaintainFor: Signal.MAINTAIN_FOR,
-    MaintainDue: Signal.MAINTAIN_DUE,
-    Completed: Signal.COMPLETED,
+_SIGNALS: Final[dict[type[SpanInput], TaskSignal]] = {
+    Forget: TaskSignal.FORGET,
+    Settled: TaskSignal.SETTLED,
+    Sealed: TaskSignal.SEALED,
+    CallFailed: TaskSignal.CALL_FAILED,
+    Looked: TaskSignal.LOOKED,
+    Placed: TaskSignal.PLACED,
+    Served: TaskSignal.SERVED,
+    Planned: TaskSignal.PLANNED,
+    Passed: TaskSignal.PASSED,
+    SentBack: TaskSignal.SENT_BACK,
+    Failed: TaskSignal.FAILED,
+    Slowed: TaskSignal.SLOWED,
+    Limited: TaskSignal.LIMITED,
+    RetryDue: TaskSignal.RETRY_DUE,
+    SettleDue: TaskSignal.SETTLE_DUE,
+    CopyDue: TaskSignal.COPY_DUE,
+    CopiedOn: TaskSignal.COPIED_ON,
+    DropCopy: TaskSignal.DROP_COPY,
+    MaintainFor: TaskSignal.MAINTAIN_FOR,
+    MaintainDue: TaskSignal.MAINTAIN_DUE,
+    Completed: TaskSignal.COMPLETED,
 }
 """Inputs that mean the same for every span."""
 
 
-def signal_of(span: Span | None, given: SpanInput) -> Signal:
+def signal_of(span: Span | None, given: SpanInput) -> TaskSignal:
     """The signal that ``given`` is for the span. Raises LowerEpochError."""
     match given:
         case Add():
@@ -231,37 +231,37 @@ def signal_of(span: Span | None, given: SpanInput) -> Signal:
         case Close():
             signal = _of_close(span, given)
         case Remove(seal=seal):
-            signal = Signal.SEAL if seal else Signal.STOP
+            signal = TaskSignal.SEAL if seal else TaskSignal.STOP
         case Opened(epoch=epoch, primary=primary):
             is_wanted = span is not None and (epoch, primary) == (span.task.epoch, span.primary)
-            signal = Signal.OPENED if is_wanted else Signal.OUTDATED
+            signal = TaskSignal.OPENED if is_wanted else TaskSignal.OUTDATED
         case BatchOver(result=result):
             has_error = result is not None and result.error_code is not None
-            signal = Signal.REFUSED if has_error else Signal.WRITTEN
+            signal = TaskSignal.REFUSED if has_error else TaskSignal.WRITTEN
         case LaneLost(alone=alone):
-            signal = Signal.FAILED if alone else Signal.LANE_LOST
+            signal = TaskSignal.FAILED if alone else TaskSignal.LANE_LOST
         case _:
             signal = _SIGNALS[type(given)]
     return signal
 
 
-def _of_add(span: Span | None, given: Add) -> Signal:
+def _of_add(span: Span | None, given: Add) -> TaskSignal:
     if span is None:
-        return Signal.ADD
+        return TaskSignal.ADD
     _check_epoch(span, given)
     if given.task.epoch > span.task.epoch:
-        return Signal.RENEW if span.is_warm else Signal.ADD
-    return Signal.PROMOTE if given.primary and not span.primary else Signal.AGAIN
+        return TaskSignal.RENEW if span.is_warm else TaskSignal.ADD
+    return TaskSignal.PROMOTE if given.primary and not span.primary else TaskSignal.AGAIN
 
 
-def _of_close(span: Span | None, given: Close) -> Signal:
+def _of_close(span: Span | None, given: Close) -> TaskSignal:
     if span is None:
-        return Signal.CLOSE
+        return TaskSignal.CLOSE
     _check_epoch(span, given)
-    is_over = span.phase in OVER and (span.phase is Phase.STOPPED or span.stop is not Stop.NOT)
-    if given.task.epoch > span.task.epoch or (span.phase is Phase.FAILED and not is_over):
-        return Signal.CLOSE
-    return Signal.AGAIN if is_over else Signal.SEAL
+    is_over = span.phase in OVER and (span.phase is TaskPhase.STOPPED or span.stop is not Stop.NOT)
+    if given.task.epoch > span.task.epoch or (span.phase is TaskPhase.FAILED and not is_over):
+        return TaskSignal.CLOSE
+    return TaskSignal.AGAIN if is_over else TaskSignal.SEAL
 
 
 def _check_epoch(span: Span, given: Add | Close) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.coordinator.core.effects import (
     FeedRefused,
     FeedResolved,
@@ -91,7 +91,7 @@ FIXED: Final = (
 """Options that an update may not change: they define the feed, or were used up when it was accepted."""
 
 
-def create(draft: Draft, request: str, requested: OperationRequested) -> None:
+def create(draft: CoordinatorDraft, request: str, requested: OperationRequested) -> None:
     """Start a create_feed: resolve its spec."""
     try:
         check_name("feed", requested.feed)
@@ -107,7 +107,7 @@ def create(draft: Draft, request: str, requested: OperationRequested) -> None:
     return None
 
 
-def why_name_taken(draft: Draft, request: str, name: str) -> str | None:
+def why_name_taken(draft: CoordinatorDraft, request: str, name: str) -> str | None:
     """Why no feed of this name can be created now; None if one can."""
     feed = draft.feed(name)
     if feed is not None and feed.wanted is WantedState.REMOVED:
@@ -130,7 +130,7 @@ def why_name_taken(draft: Draft, request: str, name: str) -> str | None:
     return None
 
 
-def update(draft: Draft, request: str, requested: OperationRequested) -> None:
+def update(draft: CoordinatorDraft, request: str, requested: OperationRequested) -> None:
     """Start an update_feed: resolve the new spec."""
     feed = draft.feed(requested.feed)
     reason = no_such_feed(draft, requested.feed) if feed is None else _why_not_stopped(feed, requested.feed, "updated")
@@ -151,7 +151,7 @@ def _resolve(request: str, requested: OperationRequested, feed: FeedRecorded | N
     return ResolveFeed(request, requested.feed, requested.spec or "", plans_today(feed), feed.spec)
 
 
-def rewind(draft: Draft, request: str, requested: OperationRequested) -> None:
+def rewind(draft: CoordinatorDraft, request: str, requested: OperationRequested) -> None:
     """Start a resume_feed with a start position: resolve its offsets."""
     feed = draft.feed(requested.feed)
     reason = no_such_feed(draft, requested.feed) if feed is None else _why_not_rewound(feed, requested.feed)
@@ -179,7 +179,7 @@ def _why_not_rewound(feed: FeedRecorded, name: str) -> str | None:
     return why_not_resumed(feed, name) or _why_not_stopped(feed, name, "resumed from there")
 
 
-def ask_again(draft: Draft, request: str) -> None:
+def ask_again(draft: CoordinatorDraft, request: str) -> None:
     """Request again the effect that an accepted request waits for; do nothing if it no longer waits."""
     placed, outcome = draft.state.requests.get(request), draft.outcome(request)
     if placed is None or outcome is None or outcome.status is not OutcomeStatus.ACCEPTED:
@@ -194,7 +194,7 @@ def ask_again(draft: Draft, request: str) -> None:
         refuse(draft, request, no_such_feed(draft, requested.feed))
 
 
-def finish(draft: Draft, effect: ResolveFeed | ResolveStart, result: Any) -> None:
+def finish(draft: CoordinatorDraft, effect: ResolveFeed | ResolveStart, result: Any) -> None:
     """Handle the service's result. It is ignored if the request was withdrawn or settled in the meantime."""
     placed, outcome = draft.state.requests.get(effect.request), draft.outcome(effect.request)
     if placed is None or outcome is None or outcome.status is not OutcomeStatus.ACCEPTED:
@@ -216,7 +216,7 @@ def finish(draft: Draft, effect: ResolveFeed | ResolveStart, result: Any) -> Non
             raise TypeError(f"{type(result).__name__} is not an answer to {type(effect).__name__}")
 
 
-def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int) -> None:
+def _record(draft: CoordinatorDraft, effect: ResolveFeed, result: FeedResolved, offset: int) -> None:
     reason = why_not_created(draft, effect.request, effect.feed, result)
     if reason is not None:
         return refuse(draft, effect.request, reason)
@@ -234,7 +234,7 @@ def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int
     return None
 
 
-def _made(draft: Draft, request: str, result: FeedResolved, offset: int) -> FeedRecorded:
+def _made(draft: CoordinatorDraft, request: str, result: FeedResolved, offset: int) -> FeedRecorded:
     """The record of a new feed, without the fields that the log's schema level does not contain."""
     told = FeedRecorded(
         feed_id=f"{draft.state.shard}-{offset}",
@@ -255,14 +255,14 @@ def _made(draft: Draft, request: str, result: FeedResolved, offset: int) -> Feed
     return withheld(told, draft.state.level)
 
 
-def why_not_created(draft: Draft, request: str, name: str, result: FeedResolved) -> str | None:
+def why_not_created(draft: CoordinatorDraft, request: str, name: str, result: FeedResolved) -> str | None:
     """Why this feed cannot be created; None if it can."""
     reason = why_name_taken(draft, request, name) or _why_not(draft, name, result)
     reason = reason or copying.why_not_copied_yet(draft, name, result.copies)
     return reason or waits_for_upgrade(draft, _made(draft, request, result, 0))
 
 
-def _change(draft: Draft, effect: ResolveFeed, result: FeedResolved) -> None:
+def _change(draft: CoordinatorDraft, effect: ResolveFeed, result: FeedResolved) -> None:
     feed = draft.feed(effect.feed)
     if feed is None:
         return refuse(draft, effect.request, no_such_feed(draft, effect.feed))
@@ -289,7 +289,7 @@ def _change(draft: Draft, effect: ResolveFeed, result: FeedResolved) -> None:
     return None
 
 
-def why_not_updated(draft: Draft, name: str, result: FeedResolved) -> str | None:
+def why_not_updated(draft: CoordinatorDraft, name: str, result: FeedResolved) -> str | None:
     """Why the feed cannot be updated to its new spec; None if it can."""
     feed = draft.feed(name)
     if feed is None:
@@ -297,7 +297,7 @@ def why_not_updated(draft: Draft, name: str, result: FeedResolved) -> str | None
     return _why_not_stopped(feed, name, "updated") or why_not_changed(draft, name, result)
 
 
-def why_not_changed(draft: Draft, name: str, result: FeedResolved) -> str | None:
+def why_not_changed(draft: CoordinatorDraft, name: str, result: FeedResolved) -> str | None:
     """Why the feed could not be updated to its new spec even if it were stopped; None if it could."""
     feed = draft.feed(name)
     if feed is None:
@@ -383,7 +383,7 @@ def _option(spec: Any, path: tuple[str, ...]) -> Any:
     return spec
 
 
-def _rewind(draft: Draft, effect: ResolveStart, result: StartResolved) -> None:
+def _rewind(draft: CoordinatorDraft, effect: ResolveStart, result: StartResolved) -> None:
     feed = draft.feed(effect.feed)
     if feed is None:
         return refuse(draft, effect.request, no_such_feed(draft, effect.feed))
@@ -400,7 +400,7 @@ def _rewind(draft: Draft, effect: ResolveStart, result: StartResolved) -> None:
     return None
 
 
-def _why_not(draft: Draft, feed: str, result: FeedResolved) -> str | None:
+def _why_not(draft: CoordinatorDraft, feed: str, result: FeedResolved) -> str | None:
     names = [plan.span for plan in result.spans]
     if not names and not result.note:
         return "the feed has no table to replicate: check source.topics or source.topic_pattern"

@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.coordinator.core.index import FeedIndex
 from headgate.coordinator.core.spans.stages import standing_of
 from headgate.records.control import FeedProgressed, HeldBy, Positions, WantedState
@@ -38,13 +38,13 @@ UNAPPLIED_SPANS_MAX: Final = 1_000
 """Most spans without progress that a feed's record names, those that have waited longest: as for positions."""
 
 
-def note_change(draft: Draft, feed: str) -> None:
+def note_change(draft: CoordinatorDraft, feed: str) -> None:
     """Something of the feed has changed: check its checkpoint within a second."""
     if not draft.has_timer("checkpoint", feed):
         draft.set_timer("checkpoint", feed, CHECKPOINT_SECONDS)
 
 
-def write(draft: Draft, name: str) -> int | None:
+def write(draft: CoordinatorDraft, name: str) -> int | None:
     """Write the feed's checkpoint if it has changed. Return the ts up to which all its spans are complete, if known.
 
     That may be less than what was reported before: nothing is known yet of a table that has joined since.
@@ -89,7 +89,7 @@ def _never_back(least: int | None, before: int | None) -> int | None:
     return max(before, least)
 
 
-def _unapplied(draft: Draft, name: str, index: FeedIndex, said: FeedProgressed | None) -> dict[str, int]:
+def _unapplied(draft: CoordinatorDraft, name: str, index: FeedIndex, said: FeedProgressed | None) -> dict[str, int]:
     """Result of the last check of the source; before the first one of this term, what was reported before."""
     before = {} if said is None else said.unapplied or {}
     found = draft.term.unapplied.get(name, before)
@@ -97,7 +97,7 @@ def _unapplied(draft: Draft, name: str, index: FeedIndex, said: FeedProgressed |
     return {span: append_ms for append_ms, span in sorted(worst, key=lambda each: each[1])}
 
 
-def _paused(draft: Draft, name: str) -> SpanKey | None:
+def _paused(draft: CoordinatorDraft, name: str) -> SpanKey | None:
     """A paused table that had changes to apply at the last check of the source, or may have had."""
     feed, (complete, _) = draft.feed(name), draft.term.complete.get(name, (frozenset(), 0))
     tables = () if feed is None else feed.paused
@@ -105,7 +105,7 @@ def _paused(draft: Draft, name: str) -> SpanKey | None:
 
 
 def _held_by(
-    draft: Draft, name: str, index: FeedIndex, said: FeedProgressed | None, unapplied: Mapping[str, int]
+    draft: CoordinatorDraft, name: str, index: FeedIndex, said: FeedProgressed | None, unapplied: Mapping[str, int]
 ) -> HeldBy | None:
     """What holds the checkpoint: a span that no agent replicates, else one that fails, stalls, or lags most.
 

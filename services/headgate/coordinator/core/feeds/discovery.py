@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.coordinator.core.effects import DiscoverTables, FeedRefused, TablesDiscovered
 from headgate.coordinator.core.outcomes import change_wish
 from headgate.coordinator.core.sink_ownership import written_by_others
@@ -52,14 +52,14 @@ _WAY_OUT: Final = (
 )
 
 
-def begin(draft: Draft, name: str, feed: FeedRecorded) -> None:
+def begin(draft: CoordinatorDraft, name: str, feed: FeedRecorded) -> None:
     """Start checks of a new feed. A change log gets its first report at once, because no agent starts before that."""
     watch(draft, name, feed)
     if reads_change_log(feed):
         draft.set_timer("discover", name, 0.0)
 
 
-def watch(draft: Draft, name: str, feed: FeedRecorded) -> None:
+def watch(draft: CoordinatorDraft, name: str, feed: FeedRecorded) -> None:
     """Check the feed's source repeatedly while the feed runs, and only then."""
     if feed.wanted is not WantedState.RUNNING:
         draft.cancel_timer("discover", name)
@@ -70,7 +70,7 @@ def watch(draft: Draft, name: str, feed: FeedRecorded) -> None:
         draft.set_timer("discover", name, DISCOVER_SECONDS)
 
 
-def look(draft: Draft, name: str) -> None:
+def look(draft: CoordinatorDraft, name: str) -> None:
     """On the timer: request the next check."""
     feed = draft.feed(name)
     if feed is not None and feed.wanted is WantedState.RUNNING:
@@ -82,7 +82,7 @@ def look(draft: Draft, name: str) -> None:
         draft.add_effect(DiscoverTables(name, feed.feed_id, feed.spec, feed.spans, is_last, positions, reached))
 
 
-def _positions(draft: Draft, name: str, feed: FeedRecorded) -> Positions:
+def _positions(draft: CoordinatorDraft, name: str, feed: FeedRecorded) -> Positions:
     """By partition, from the feed's checkpoint: a change log is one table's."""
     said = draft.state.feed_progress.get(name)
     if said is None or (said.feed_id, said.incarnation) != (feed.feed_id, feed.incarnation):
@@ -103,7 +103,7 @@ def reads_change_log(feed: FeedRecorded) -> bool:
     return msgspec.json.decode(feed.spec, type=_SpecPart).source.change_log is not None
 
 
-def has_all(draft: Draft, name: str) -> bool:
+def has_all(draft: CoordinatorDraft, name: str) -> bool:
     """Whether a check that began after the first call of this has found nothing that the feed lacks.
 
     Called for a feed at its target. A check that was already under way may have missed what came after it read.
@@ -117,7 +117,7 @@ def has_all(draft: Draft, name: str) -> bool:
     return term.last_looks[name]
 
 
-def finish(draft: Draft, effect: DiscoverTables, result: Any) -> None:
+def finish(draft: CoordinatorDraft, effect: DiscoverTables, result: Any) -> None:
     """Handle the service's result. It is ignored if the feed no longer runs, or is another feed by now."""
     name = effect.feed
     draft.term.discovering.discard(name)
@@ -142,7 +142,7 @@ def finish(draft: Draft, effect: DiscoverTables, result: Any) -> None:
     watch(draft, name, feed)
 
 
-def _note_unapplied(draft: Draft, name: str, feed: FeedRecorded, found: TablesDiscovered) -> None:
+def _note_unapplied(draft: CoordinatorDraft, name: str, feed: FeedRecorded, found: TablesDiscovered) -> None:
     """Record which spans make no progress, for the feed's next checkpoint."""
     unapplied = found.unapplied
     if unapplied is None:
@@ -158,7 +158,7 @@ def _note_unapplied(draft: Draft, name: str, feed: FeedRecorded, found: TablesDi
     span_lifecycle.note_recovered(draft, feed, name, unapplied)
 
 
-def _note_last(draft: Draft, effect: DiscoverTables, *, has_joined: bool) -> None:
+def _note_last(draft: CoordinatorDraft, effect: DiscoverTables, *, has_joined: bool) -> None:
     """The source of a feed that may be at its target has been checked successfully."""
     name, looks = effect.feed, draft.term.last_looks
     if name not in looks:
@@ -171,7 +171,7 @@ def _note_last(draft: Draft, effect: DiscoverTables, *, has_joined: bool) -> Non
         look(draft, name)
 
 
-def _with_partitions(draft: Draft, name: str, found: TablesDiscovered) -> TablesDiscovered:
+def _with_partitions(draft: CoordinatorDraft, name: str, found: TablesDiscovered) -> TablesDiscovered:
     """``found`` after partitions that a change log has gained are planned, or with a notice why they are not yet."""
     if found.added is None:
         return found
@@ -182,7 +182,7 @@ def _with_partitions(draft: Draft, name: str, found: TablesDiscovered) -> Tables
     return replace(found, notices=(*found.notices, notice))
 
 
-def _join(draft: Draft, name: str, feed: FeedRecorded, found: TablesDiscovered) -> bool:
+def _join(draft: CoordinatorDraft, name: str, feed: FeedRecorded, found: TablesDiscovered) -> bool:
     """Add the tables that join to the feed. Return whether any has joined."""
     known = {plan.topic for plan in feed.spans} | {plan.table for plan in feed.spans}
     new, wrong = [], []
@@ -218,7 +218,7 @@ def _join(draft: Draft, name: str, feed: FeedRecorded, found: TablesDiscovered) 
     return bool(new)
 
 
-def _why_left_out(draft: Draft, name: str, feed: FeedRecorded, plan: SpanPlan) -> str | None:
+def _why_left_out(draft: CoordinatorDraft, name: str, feed: FeedRecorded, plan: SpanPlan) -> str | None:
     if table_of(plan.span) != plan.span:
         return f"table {plan.span} cannot be distinguished from a part of {table_of(plan.span)}. Change sink.table"
     unwritable = why_unwritable(plan)
@@ -228,7 +228,7 @@ def _why_left_out(draft: Draft, name: str, feed: FeedRecorded, plan: SpanPlan) -
     return None if other is None else other.reason(name)
 
 
-def _stop(draft: Draft, name: str, feed: FeedRecorded, grown: str) -> None:
+def _stop(draft: CoordinatorDraft, name: str, feed: FeedRecorded, grown: str) -> None:
     """Stop the feed: what has been read so far is in order; what follows may not be."""
     changed = replace(feed, error_code=PARTITIONS_GROWN, error=f"{grown}: {_WAY_OUT}")
     change_wish(draft, name, changed, WantedState.STOPPED, None)

@@ -6,7 +6,7 @@ made in the meantime, which the rules cannot see in a state.
 
 from typing import Final
 
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.coordinator.core.effects import FeedResolved
 from headgate.coordinator.core.feeds import acceptance
 from headgate.coordinator.core.state import CoordinatorState
@@ -32,5 +32,5 @@ def would_refuse_update(state: CoordinatorState, feed: str, result: FeedResolved
     return acceptance.why_not_changed(_draft(state), feed, result)
 
 
-def _draft(state: CoordinatorState) -> Draft:
-    return Draft(state, TermMemory(state.owner_rev), Now(0.0, 0))
+def _draft(state: CoordinatorState) -> CoordinatorDraft:
+    return CoordinatorDraft(state, TermMemory(state.owner_rev), Now(0.0, 0))

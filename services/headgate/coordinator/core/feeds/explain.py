@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.coordinator.core.spans.stages import FLOWING, Standing, feed_held_by, standing_of
+from headgate.coordinator.core.spans.stages import FLOWING, SpanStanding, feed_held_by, standing_of
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.records.control import FeedState, WantedState
 from headgate.records.keys import SpanKey
@@ -100,7 +100,7 @@ def _reason(state: CoordinatorState, key: SpanKey, table: str) -> Reason:
     return Reason(key.span, table, at.stage, at.agent, since_ms, at.detail, at.advice, at.is_late, at.is_copying)
 
 
-def _since_ms(state: CoordinatorState, key: SpanKey, at: Standing) -> int:
+def _since_ms(state: CoordinatorState, key: SpanKey, at: SpanStanding) -> int:
     """Since when, as far as the log shows: by the checkpoint, the agent's last report, or the feed's last change."""
     if at.since_ms is not None:
         return at.since_ms

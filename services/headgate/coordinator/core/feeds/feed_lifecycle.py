@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.coordinator.core.effects import (
     DiscoverTables,
     FeedForgotten,
@@ -69,7 +69,7 @@ WAITING_SEARCHED_MAX: Final = 1_000
 _FORGOTTEN: Final = "removed: the sink holds nothing of Headgate's for it any more"
 
 
-def finish_effect(draft: Draft, effect: Any, result: Any) -> None:
+def finish_effect(draft: CoordinatorDraft, effect: Any, result: Any) -> None:
     """Handle the service's result of an effect."""
     match effect, result:
         case ((ResolveFeed() | ResolveStart()), _):
@@ -86,13 +86,13 @@ def finish_effect(draft: Draft, effect: Any, result: Any) -> None:
             raise TypeError(f"{type(result).__name__} is not an answer to {type(effect).__name__}")
 
 
-def retry_forget(draft: Draft, name: str) -> None:
+def retry_forget(draft: CoordinatorDraft, name: str) -> None:
     """Request the clean-up of a feed again; the sink did not answer."""
     draft.term.forgetting.discard(name)
     draft.feeds_touched.add(name)
 
 
-def note_report(draft: Draft, name: str, report: Any) -> None:
+def note_report(draft: CoordinatorDraft, name: str, report: Any) -> None:
     """An agent's report about a table of the feed: an error begins or may be over, so the feed's state is settled."""
     feed = draft.feed(name)
     is_warned = feed is not None and feed.state is FeedState.WARNING
@@ -100,7 +100,7 @@ def note_report(draft: Draft, name: str, report: Any) -> None:
         draft.feeds_touched.add(name)
 
 
-def settle_feed(draft: Draft, name: str) -> None:
+def settle_feed(draft: CoordinatorDraft, name: str) -> None:
     """Bring a feed's state in line with its spans, and settle the request that waits for it."""
     feed = draft.feed(name)
     if feed is not None and feed.abandoned:
@@ -109,7 +109,7 @@ def settle_feed(draft: Draft, name: str) -> None:
         _settle(draft, name, feed)
 
 
-def _settle(draft: Draft, name: str, feed: FeedRecorded) -> None:
+def _settle(draft: CoordinatorDraft, name: str, feed: FeedRecorded) -> None:
     discovery.watch(draft, name, feed)
     open_count, broken_count = draft.count_spans(name)
     if feed.wanted is not WantedState.RUNNING:
@@ -137,7 +137,7 @@ def _settle(draft: Draft, name: str, feed: FeedRecorded) -> None:
         _change(draft, name, feed, FeedState.WARNING)
 
 
-def _settle_abandoned(draft: Draft, name: str, feed: FeedRecorded) -> None:
+def _settle_abandoned(draft: CoordinatorDraft, name: str, feed: FeedRecorded) -> None:
     for kind in ("discover", "stuck", "forget"):
         draft.cancel_timer(kind, name)
     if abandoning.is_over(draft, name, feed):
@@ -147,7 +147,7 @@ def _settle_abandoned(draft: Draft, name: str, feed: FeedRecorded) -> None:
         draft.set_timer("abandon", name, abandoning.LOOK_SECONDS)
 
 
-def conclude(draft: Draft, name: str, resolved_ts: int | None) -> None:
+def conclude(draft: CoordinatorDraft, name: str, resolved_ts: int | None) -> None:
     """All tables of the feed are complete up to ``resolved_ts``: if that is its target, the feed finishes.
 
     Unless there are other tables by now: one that has come since the last check may have changes before the target.
@@ -159,7 +159,7 @@ def conclude(draft: Draft, name: str, resolved_ts: int | None) -> None:
         change_wish(draft, name, feed, WantedState.FINISHED, None)
 
 
-def give_up(draft: Draft, name: str) -> None:
+def give_up(draft: CoordinatorDraft, name: str) -> None:
     """Mark the feed as failed: it has had broken tables for too long, none of which has written anything.
 
     They are no longer retried, except for those that only the sink's state keeps from being written
@@ -184,14 +184,14 @@ def give_up(draft: Draft, name: str) -> None:
             draft.term.retry_due.discard(key)
 
 
-def _end(draft: Draft, name: str, feed: FeedRecorded, state: FeedState) -> None:
+def _end(draft: CoordinatorDraft, name: str, feed: FeedRecorded, state: FeedState) -> None:
     """Every span is sealed. Write the last positions, too: the next owner ignores the reports of those who sealed."""
     if feed.state is not state:
         checkpoint.write(draft, name)
     _change(draft, name, feed, state)
 
 
-def _change(draft: Draft, name: str, feed: FeedRecorded, state: FeedState) -> None:
+def _change(draft: CoordinatorDraft, name: str, feed: FeedRecorded, state: FeedState) -> None:
     if feed.state is state and (state is not FeedState.WARNING or _is_in_trouble(draft, name, feed.error)):
         return
     first = _first_error(draft, name) if state is FeedState.WARNING else None
@@ -212,14 +212,14 @@ def _change(draft: Draft, name: str, feed: FeedRecorded, state: FeedState) -> No
         draft.put(FeedKey(name), changed)
 
 
-def _is_in_trouble(draft: Draft, name: str, error: str | None) -> bool:
+def _is_in_trouble(draft: CoordinatorDraft, name: str, error: str | None) -> bool:
     """Whether the span that ``error`` names (``<span>: <code>: <text>``) still fails."""
     key = SpanKey(name, (error or "").partition(": ")[0])
     record = draft.span(key)
     return is_broken(record) or is_erring(record, draft.state.word_of_primary(key, record))
 
 
-def _first_error(draft: Draft, name: str) -> str | None:
+def _first_error(draft: CoordinatorDraft, name: str) -> str | None:
     """``<code>: <span>: <code>: <text>`` of a span that fails now; None if none is found."""
     waiting = islice(draft.state.index.feed(name).waiting.in_order(), WAITING_SEARCHED_MAX)
     for key in (*sorted(draft.spans_touched.get(name, ())), *waiting):
@@ -245,7 +245,7 @@ def spans_of(feed: FeedRecorded, name: str) -> list[SpanKey]:
 # --- the end --------------------------------------------------------------------------------------------------
 
 
-def _delete(draft: Draft, effect: ForgetFeed) -> None:
+def _delete(draft: CoordinatorDraft, effect: ForgetFeed) -> None:
     """The sink no longer holds anything of the feed: delete its keys from the log, piece by piece."""
     feed = draft.feed(effect.feed)
     if feed is None or feed.feed_id != effect.feed_id or feed.wanted is not WantedState.REMOVED:
@@ -254,7 +254,7 @@ def _delete(draft: Draft, effect: ForgetFeed) -> None:
     delete_piece(draft, effect.feed)
 
 
-def delete_piece(draft: Draft, name: str) -> None:
+def delete_piece(draft: CoordinatorDraft, name: str) -> None:
     """Delete the next keys of the feed that belong to the owner: dispatch, reports of dead sessions, last the feed's.
 
     Live sessions delete their own reports. If the owner changes between two pieces, the new one finds a feed that must

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.coordinator.core.spans.dividing import table_loads
 from headgate.coordinator.core.term import SessionId
 from headgate.coordinator.schedulers import balance, split
@@ -10,7 +10,7 @@ from headgate.coordinator.schedulers.contract import Measured
 from headgate.records.keys import SpanKey
 
 
-def take(draft: Draft, may_move: Callable[[SpanKey], bool], *, is_settled: bool) -> Measured | None:
+def take(draft: CoordinatorDraft, may_move: Callable[[SpanKey], bool], *, is_settled: bool) -> Measured | None:
     """End the round that is due, and start the next one while anything moves; None if nothing follows from it.
 
     While an agent leaves, or is being filled, loads do not predict the loads after that.
@@ -39,7 +39,7 @@ def take(draft: Draft, may_move: Callable[[SpanKey], bool], *, is_settled: bool)
     return Measured(totals, movable, tables, heats, loads.hottest, loads.streak)
 
 
-def judge(draft: Draft, measured: Measured | None) -> None:
+def judge(draft: CoordinatorDraft, measured: Measured | None) -> None:
     """Record which session was too busy; one that is relieved now starts again."""
     if measured is None:
         return

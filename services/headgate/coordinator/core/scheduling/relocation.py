@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.coordinator.core.outcomes import no_such_agent, no_such_feed
 from headgate.coordinator.core.scheduling.round_view import capacity_of, is_anyone_leaving
 from headgate.coordinator.core.spans import span_lifecycle
@@ -40,7 +40,7 @@ deletes the request when all are done. Ten minutes, so that a request that is ne
 without limit."""
 
 
-def ask_drain(draft: Draft, request: str, requested: OperationRequested) -> None:
+def ask_drain(draft: CoordinatorDraft, request: str, requested: OperationRequested) -> None:
     """Start a drain_agent: every span of the agent's session in this shard leaves it."""
     sessions = [session for session in draft.state.index.live.in_order() if session[0] == requested.agent]
     sessions = [session for session in sessions if draft.is_live(session)]
@@ -55,7 +55,7 @@ def ask_drain(draft: Draft, request: str, requested: OperationRequested) -> None
     return None
 
 
-def _why_not_drained(draft: Draft, requested: OperationRequested, sessions: list[SessionId]) -> str | None:
+def _why_not_drained(draft: CoordinatorDraft, requested: OperationRequested, sessions: list[SessionId]) -> str | None:
     live = [session for session in draft.state.index.live.in_order() if draft.is_live(session)]
     if not sessions:
         return no_such_agent(draft, requested.agent)
@@ -71,7 +71,7 @@ def _why_not_drained(draft: Draft, requested: OperationRequested, sessions: list
     return None
 
 
-def ask_rebalance(draft: Draft, request: str, requested: OperationRequested) -> None:
+def ask_rebalance(draft: CoordinatorDraft, request: str, requested: OperationRequested) -> None:
     """Start a rebalance_feed: each feed's spans are spread evenly over the agents, by number.
 
     Without a feed it applies to every running feed of the shard, with one outcome for all.
@@ -91,7 +91,7 @@ def ask_rebalance(draft: Draft, request: str, requested: OperationRequested) -> 
     return None
 
 
-def _why_not_rebalanced(draft: Draft, names: list[str]) -> str | None:
+def _why_not_rebalanced(draft: CoordinatorDraft, names: list[str]) -> str | None:
     for name in names:
         feed = draft.feed(name)
         if feed is None:
@@ -109,13 +109,13 @@ def _why_not_rebalanced(draft: Draft, names: list[str]) -> str | None:
     return None
 
 
-def _turn_down(draft: Draft, request: str, reason: str) -> None:
+def _turn_down(draft: CoordinatorDraft, request: str, reason: str) -> None:
     """Refuse the request, or fail it if an earlier owner had accepted it."""
     status = OutcomeStatus.REFUSED if draft.outcome(request) is None else OutcomeStatus.FAILED
     draft.settle(request, status, reason)
 
 
-def take_back(draft: Draft, request: str) -> None:
+def take_back(draft: CoordinatorDraft, request: str) -> None:
     """The operator has withdrawn the request."""
     term = draft.term
     for session in [session for session, task in term.drains.items() if task.request == request and not task.is_done]:
@@ -125,7 +125,7 @@ def take_back(draft: Draft, request: str) -> None:
     term.spreads.pop(request, None)
 
 
-def settle(draft: Draft) -> None:
+def settle(draft: CoordinatorDraft) -> None:
     """After a round: settle what has been reached, or no longer can be."""
     if draft.term.drains and not any(map(draft.is_target, draft.state.index.live.in_order())):
         _give_up_drains(draft)
@@ -135,7 +135,7 @@ def settle(draft: Draft) -> None:
         _settle_rebalance(draft, name, draft.term.rebalances[name])
 
 
-def end_hold(draft: Draft, session: SessionId) -> None:
+def end_hold(draft: CoordinatorDraft, session: SessionId) -> None:
     """Allow an emptied agent that still runs to get tables again, once no request keeps it empty any more."""
     task = draft.term.drains.get(session)
     if task is None:
@@ -147,7 +147,7 @@ def end_hold(draft: Draft, session: SessionId) -> None:
         del draft.term.drains[session]
 
 
-def give_up_drain(draft: Draft, session: SessionId) -> None:
+def give_up_drain(draft: CoordinatorDraft, session: SessionId) -> None:
     """Check whether any table has left since the last check: if none has, the drain has failed."""
     task = draft.term.drains.get(session)
     if task is None or task.is_done:
@@ -167,13 +167,13 @@ def give_up_drain(draft: Draft, session: SessionId) -> None:
     _end_drain(draft, session)
 
 
-def _end_drain(draft: Draft, session: SessionId) -> None:
+def _end_drain(draft: CoordinatorDraft, session: SessionId) -> None:
     del draft.term.drains[session]
     for timer in ("drained", "undrained"):
         draft.cancel_timer(timer, session)
 
 
-def _give_up_drains(draft: Draft) -> None:
+def _give_up_drains(draft: CoordinatorDraft) -> None:
     """No other agent is left: tables on an agent that should be emptied are better than tables on none."""
     for session, task in sorted(draft.term.drains.items()):
         if not task.is_done:
@@ -182,7 +182,7 @@ def _give_up_drains(draft: Draft) -> None:
     draft.set_timer("schedule", "", 0.0)
 
 
-def _settle_drain(draft: Draft, session: SessionId, task: Drain) -> None:
+def _settle_drain(draft: CoordinatorDraft, session: SessionId, task: Drain) -> None:
     if not draft.is_live(session):
         _end_drain(draft, session)
         if not task.is_done:
@@ -196,7 +196,7 @@ def _settle_drain(draft: Draft, session: SessionId, task: Drain) -> None:
         draft.settle(task.request, OutcomeStatus.DONE, reason)
 
 
-def _settle_rebalance(draft: Draft, name: str, task: Rebalance) -> None:
+def _settle_rebalance(draft: CoordinatorDraft, name: str, task: Rebalance) -> None:
     feed = draft.feed(name)
     for key, target in sorted(task.moving.items()):
         record = draft.span(key)
@@ -223,7 +223,7 @@ def _settle_rebalance(draft: Draft, name: str, task: Rebalance) -> None:
     _end_spread(draft, name, task, reason)
 
 
-def _end_spread(draft: Draft, name: str, task: Rebalance, reason: str) -> None:
+def _end_spread(draft: CoordinatorDraft, name: str, task: Rebalance, reason: str) -> None:
     """One feed is done, or cannot be (``reason``): the last feed of a request settles it with the result of all."""
     spread = draft.term.spreads.get(task.request)
     if spread is None:
@@ -243,7 +243,7 @@ def _end_spread(draft: Draft, name: str, task: Rebalance, reason: str) -> None:
     draft.settle(task.request, OutcomeStatus.FAILED, f"{moved}, then it ended: {shown_names(texts, '; ')}")
 
 
-def measure(draft: Draft, key: SpanKey, session: SessionId) -> None:
+def measure(draft: CoordinatorDraft, key: SpanKey, session: SessionId) -> None:
     """Record how much a session has moved, if it has the role; the first report of all starts a round of balance."""
     record = draft.state.spans.get(key)
     progress = draft.state.progress.get(key, {}).get(session)
@@ -257,14 +257,14 @@ def measure(draft: Draft, key: SpanKey, session: SessionId) -> None:
         draft.set_timer("balance", "", BALANCE_SECONDS)
 
 
-def make_plans(draft: Draft) -> None:
+def make_plans(draft: CoordinatorDraft) -> None:
     """Make the plans of feeds that have none yet, as soon as they can have one."""
     for name, task in sorted(draft.term.rebalances.items()):
         if task.plan is None:
             task.plan = _even_plan(draft, name)
 
 
-def _even_plan(draft: Draft, name: str) -> deque[tuple[SpanKey, SessionId]] | None:
+def _even_plan(draft: CoordinatorDraft, name: str) -> deque[tuple[SpanKey, SessionId]] | None:
     """None while a span of the feed that should replicate does not: it would be counted where it does not stay."""
     index = draft.state.index.feed(name)
     if index.waiting or draft.moving_count(name):
@@ -280,7 +280,7 @@ def _even_plan(draft: Draft, name: str) -> deque[tuple[SpanKey, SessionId]] | No
     return deque(spread(held, draft.targets()))
 
 
-def note_begun(draft: Draft, view: View, begun: Sequence[Move]) -> None:
+def note_begun(draft: CoordinatorDraft, view: View, begun: Sequence[Move]) -> None:
     """Remove from the plans what is under way, and what was skipped because it cannot be moved."""
     moving = {(move.key, move.target) for move in begun}
     for name, task in sorted(draft.term.rebalances.items()):

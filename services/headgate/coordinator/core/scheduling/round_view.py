@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.coordinator.core.scheduling import measuring
 from headgate.coordinator.core.sessions import joining
 from headgate.coordinator.core.spans import dividing, span_lifecycle, waiting
@@ -21,7 +21,7 @@ from headgate.records.keys import SpanKey
 class RoundView:
     """The ``View`` of one round; see the module's docstring."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: CoordinatorDraft) -> None:
         """A view of what has been decided so far."""
         self._draft = draft
         changed = (key for name in sorted(draft.spans_touched) for key in sorted(draft.spans_touched[name]))
@@ -124,7 +124,7 @@ class RoundView:
         return joining.may_join(self._draft, key, joiner, self._automatic) and self.may_move(key)
 
 
-def capacity_of(draft: Draft) -> Capacity:
+def capacity_of(draft: CoordinatorDraft) -> Capacity:
     """The free capacity of every session that may be assigned roles."""
     return Capacity(
         [
@@ -136,21 +136,21 @@ def capacity_of(draft: Draft) -> Capacity:
     )
 
 
-def free_of(draft: Draft, session: SessionId) -> int:
+def free_of(draft: CoordinatorDraft, session: SessionId) -> int:
     """Roles the session can be assigned now, including those that this decision has assigned."""
     return _capacity(draft, session).free if draft.is_target(session) else 0
 
 
-def _capacity(draft: Draft, session: SessionId) -> SessionCapacity:
+def _capacity(draft: CoordinatorDraft, session: SessionId) -> SessionCapacity:
     capacity_spans = draft.state.agents[session].capacity_spans
     return SessionCapacity(session, draft.role_count(session), draft.starting_count(session), capacity_spans)
 
 
-def is_anyone_leaving(draft: Draft) -> bool:
+def is_anyone_leaving(draft: CoordinatorDraft) -> bool:
     """Whether an agent is stopping or being emptied: nothing is evened out until then, because it would not last."""
     return bool(_leaving(draft))
 
 
-def _leaving(draft: Draft) -> list[SessionId]:
+def _leaving(draft: CoordinatorDraft) -> list[SessionId]:
     asked = [session for session, task in draft.term.drains.items() if not task.is_done]
     return sorted(filter(draft.is_live, {*draft.state.index.stopping.in_order(), *asked}))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.coordinator.core.scheduling import measuring, relocation
 from headgate.coordinator.core.scheduling.round_view import RoundView, free_of
 from headgate.coordinator.core.sessions import joining
@@ -29,7 +29,7 @@ CLOSES_PER_ROUND_MAX: Final = 2_000
 """Spans closed in one decision; the transaction of a turn stays below the client's queue bound (runtime/term.py)."""
 
 
-def run_round(draft: Draft, schedulers: Sequence[Scheduler]) -> None:
+def run_round(draft: CoordinatorDraft, schedulers: Sequence[Scheduler]) -> None:
     """Run the schedulers, if the barrier is open and there is work."""
     if not draft.term.is_open:
         return
@@ -43,7 +43,7 @@ def run_round(draft: Draft, schedulers: Sequence[Scheduler]) -> None:
             return
 
 
-def _run(draft: Draft, scheduler: Scheduler, view: RoundView) -> bool:
+def _run(draft: CoordinatorDraft, scheduler: Scheduler, view: RoundView) -> bool:
     """Run one scheduler. Return whether anything was started."""
     if scheduler.asked is Asked.MEASURED:
         view.measure()
@@ -59,11 +59,11 @@ def _run(draft: Draft, scheduler: Scheduler, view: RoundView) -> bool:
     return bool(begun)
 
 
-_BEFORE: Final[Mapping[str, Callable[[Draft, RoundView], None]]] = {
+_BEFORE: Final[Mapping[str, Callable[[CoordinatorDraft, RoundView], None]]] = {
     "rebalance": lambda draft, _view: relocation.make_plans(draft),
     "even": lambda _draft, view: view.look_at_joiners(),
 }
-_AFTER: Final[Mapping[str, Callable[[Draft, RoundView, Sequence[Move]], None]]] = {
+_AFTER: Final[Mapping[str, Callable[[CoordinatorDraft, RoundView, Sequence[Move]], None]]] = {
     "rebalance": relocation.note_begun,
     "even": lambda draft, _view, begun: joining.note_begun(draft, begun),
     "balance": lambda draft, view, _begun: measuring.judge(draft, view.measured),
@@ -71,7 +71,7 @@ _AFTER: Final[Mapping[str, Callable[[Draft, RoundView, Sequence[Move]], None]]] 
 """By the scheduler's name: what the term records for it."""
 
 
-def _begin(draft: Draft, view: RoundView, proposal: Proposal) -> bool:
+def _begin(draft: CoordinatorDraft, view: RoundView, proposal: Proposal) -> bool:
     """Start what was proposed; False if it is not possible now."""
     if isinstance(proposal, Division):
         return dividing.try_division(draft, proposal)
@@ -91,13 +91,13 @@ def _begin(draft: Draft, view: RoundView, proposal: Proposal) -> bool:
     return True
 
 
-def _has(draft: Draft, key: SpanKey, session: tuple[str, str]) -> bool:
+def _has(draft: CoordinatorDraft, key: SpanKey, session: tuple[str, str]) -> bool:
     record = draft.span(key)
     role = None if record is None else record.primary
     return role is not None and (role.agent, role.session) == session
 
 
-def _close(draft: Draft) -> None:
+def _close(draft: CoordinatorDraft) -> None:
     index = draft.state.index
     for key in list(islice(index.closing.in_order(), CLOSES_PER_ROUND_MAX)):
         if not draft.is_wanted(key):
@@ -106,7 +106,7 @@ def _close(draft: Draft) -> None:
         draft.set_timer("schedule", "", 0.0)
 
 
-def _forget_outdated(draft: Draft) -> None:
+def _forget_outdated(draft: CoordinatorDraft) -> None:
     """Forget sealed spans of tables that are now divided differently: their successors wait for nothing else."""
     sealed = [
         key for name in sorted(draft.spans_touched) for key in draft.spans_touched[name] if _is_outdated(draft, key)
@@ -118,7 +118,7 @@ def _forget_outdated(draft: Draft) -> None:
             draft.set_timer("schedule", "", 0.0)
 
 
-def _is_outdated(draft: Draft, key: SpanKey) -> bool:
+def _is_outdated(draft: CoordinatorDraft, key: SpanKey) -> bool:
     feed, record = draft.feed(key.feed), draft.span(key)
     is_planned = key.span in draft.state.index.feed(key.feed).plans
     return feed is not None and not is_planned and record is not None and not is_open(record)

@@ -13,14 +13,14 @@ from typing import Literal
 
 import msgspec
 
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.coordinator.core.term import Joiner, SessionId
 from headgate.coordinator.schedulers import even
 from headgate.coordinator.schedulers.contract import Move
 from headgate.records.keys import SpanKey
 
 
-def note_answered(draft: Draft, session: SessionId) -> None:
+def note_answered(draft: CoordinatorDraft, session: SessionId) -> None:
     """Record that a session has answered this owner after the barrier: if for the first time, it has joined."""
     term = draft.term
     if session in term.met or not draft.is_answered(session):
@@ -31,7 +31,7 @@ def note_answered(draft: Draft, session: SessionId) -> None:
         _begin(draft, session)
 
 
-def note_present(draft: Draft) -> None:
+def note_present(draft: CoordinatorDraft) -> None:
     """Once the barrier is over: a session that is present may have joined while the shard had no owner."""
     counts = _counts(draft)
     draft.term.met.update(counts)
@@ -44,18 +44,18 @@ def note_present(draft: Draft) -> None:
             _begin(draft, session)
 
 
-def _begin(draft: Draft, session: SessionId) -> None:
+def _begin(draft: CoordinatorDraft, session: SessionId) -> None:
     draft.term.joiners[session] = Joiner(draft.now.monotonic)
     if not draft.has_timer("even", ""):
         draft.set_timer("even", "", even.JOINED_SECONDS)
 
 
-def _counts(draft: Draft) -> dict[SessionId, int]:
+def _counts(draft: CoordinatorDraft) -> dict[SessionId, int]:
     """Spans of every session that may be assigned roles; one that is being moved counts for both."""
     return {session: draft.role_count(session) for session in draft.targets()}
 
 
-def look(draft: Draft) -> tuple[dict[SessionId, int], dict[SessionId, int]]:
+def look(draft: CoordinatorDraft) -> tuple[dict[SessionId, int], dict[SessionId, int]]:
     """(how many spans each joiner can be sent now, spans of every target). Forget joiners that are done."""
     term = draft.term
     term.is_even_due = False
@@ -67,14 +67,14 @@ def look(draft: Draft) -> tuple[dict[SessionId, int], dict[SessionId, int]]:
     return {session: rooms[session] for session in term.joiners if session in counts}, counts
 
 
-def may_join(draft: Draft, key: SpanKey, joiner: SessionId, automatic: dict[str, bool]) -> bool:
+def may_join(draft: CoordinatorDraft, key: SpanKey, joiner: SessionId, automatic: dict[str, bool]) -> bool:
     """Whether the span may be offered to the joiner; ``automatic`` caches for a round which feeds allow it."""
     if key.feed not in automatic:
         automatic[key.feed] = _is_automatic(draft, key.feed)
     return automatic[key.feed] and key not in draft.term.joiners[joiner].offered
 
 
-def note_begun(draft: Draft, begun: Iterable[Move]) -> None:
+def note_begun(draft: CoordinatorDraft, begun: Iterable[Move]) -> None:
     """Record the moves to joiners that were started. As long as there are joiners they are checked again."""
     for move in begun:
         joiner = draft.term.joiners[move.target]
@@ -85,7 +85,7 @@ def note_begun(draft: Draft, begun: Iterable[Move]) -> None:
         draft.set_timer("even", "", even.EVEN_SECONDS)
 
 
-def _look(draft: Draft, session: SessionId, counts: dict[SessionId, int]) -> int:
+def _look(draft: CoordinatorDraft, session: SessionId, counts: dict[SessionId, int]) -> int:
     """How many spans are on their way to the joiner; in ``counts`` they no longer count for their givers."""
     joiner = draft.term.joiners[session]
     moving = joiner.failed_count = 0
@@ -103,7 +103,7 @@ def _look(draft: Draft, session: SessionId, counts: dict[SessionId, int]) -> int
     return moving
 
 
-def _is_over(draft: Draft, session: SessionId, counts: dict[SessionId, int]) -> bool:
+def _is_over(draft: CoordinatorDraft, session: SessionId, counts: dict[SessionId, int]) -> bool:
     joiner = draft.term.joiners[session]
     is_full = session in counts and even.has_share(session, counts) and not joiner.moving_count
     is_late = draft.now.monotonic - joiner.since >= even.JOIN_SECONDS_MAX
@@ -114,6 +114,6 @@ class _SpreadPart(msgspec.Struct):
     spread: Literal["auto", "manual"] = "auto"
 
 
-def _is_automatic(draft: Draft, name: str) -> bool:
+def _is_automatic(draft: CoordinatorDraft, name: str) -> bool:
     feed = draft.feed(name)
     return feed is not None and msgspec.json.decode(feed.spec, type=_SpreadPart).spread == "auto"

@@ -38,7 +38,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.coordinator.core.ranking import Ranking
 from headgate.coordinator.core.sessions import joining
 from headgate.coordinator.core.spans import span_lifecycle
@@ -55,7 +55,7 @@ SWEEP_KEYS_MAX: Final = 1_000
 """Tombstones of one sweep: one transaction stays small beside TURN_FACTS_MAX of the loop (runtime/term.py)."""
 
 
-def await_answers(draft: Draft) -> bool:
+def await_answers(draft: CoordinatorDraft) -> bool:
     """When a term begins: wait for every live session that is not starting; True if there is none to wait for."""
     live = [session for session in draft.state.index.live.in_order() if draft.is_live(session)]
     draft.term.awaited.update(session for session in live if not draft.state.is_starting(session))
@@ -64,20 +64,20 @@ def await_answers(draft: Draft) -> bool:
     return not draft.term.awaited
 
 
-def _give_names(draft: Draft, sessions: Iterable[SessionId]) -> None:
+def _give_names(draft: CoordinatorDraft, sessions: Iterable[SessionId]) -> None:
     agents = draft.state.agents
     for session in sorted(sessions, key=lambda one: (-agents[one].heartbeat, one)):
         _give_name(draft, session)
 
 
-def _give_name(draft: Draft, session: SessionId) -> None:
+def _give_name(draft: CoordinatorDraft, session: SessionId) -> None:
     """Of several sessions of an agent one has its name for as long as it lives and is not replaced."""
     holder = draft.term.names.get(session[0])
     if holder != session and (holder is None or not draft.has_name(holder)):
         draft.term.names[session[0]] = session
 
 
-def note_answer(draft: Draft, session: SessionId, answer: SyncAnswered | None) -> bool:
+def note_answer(draft: CoordinatorDraft, session: SessionId, answer: SyncAnswered | None) -> bool:
     """Record an answer; True if it was the last one awaited."""
     term = draft.term
     if answer is not None and answer.owner_rev is None:
@@ -90,7 +90,7 @@ def note_answer(draft: Draft, session: SessionId, answer: SyncAnswered | None) -
     return not term.awaited
 
 
-def note_agent(draft: Draft, session: SessionId, *, left: bool) -> bool:
+def note_agent(draft: CoordinatorDraft, session: SessionId, *, left: bool) -> bool:
     """Record a heartbeat, or, ``left``, a session's own farewell; True if the barrier waited for no other session."""
     if left:
         return end_session(draft, session, f"{SESSION_LEFT}it deleted its announcement")
@@ -99,7 +99,7 @@ def note_agent(draft: Draft, session: SessionId, *, left: bool) -> bool:
     return False
 
 
-def end_session(draft: Draft, session: SessionId, reason: str) -> bool:
+def end_session(draft: CoordinatorDraft, session: SessionId, reason: str) -> bool:
     """Write the session dead and take its roles; True if the barrier waited for no other session."""
     if session in draft.state.ended:
         return False
@@ -120,13 +120,13 @@ def end_session(draft: Draft, session: SessionId, reason: str) -> bool:
     return was_awaited and not draft.term.awaited
 
 
-def note_word_of(draft: Draft, session: SessionId) -> None:
+def note_word_of(draft: CoordinatorDraft, session: SessionId) -> None:
     """Schedule the clean-up of a session that has ended, or is unknown, and has written or left something."""
     if not draft.state.is_live(session) and not draft.has_timer("sweep", session):
         draft.set_timer("sweep", session, SWEEP_SECONDS)
 
 
-def sweep(draft: Draft, session: SessionId) -> None:
+def sweep(draft: CoordinatorDraft, session: SessionId) -> None:
     """Delete what a dead session has left and no process needs any more, a piece at a time; SessionEnded comes last."""
     state = draft.state
     if session in state.agents and session not in state.ended:
@@ -151,14 +151,14 @@ def sweep(draft: Draft, session: SessionId) -> None:
     draft.set_timer("sweep", session, 0.0 if left else SWEEP_SECONDS)
 
 
-def _sweep_words(draft: Draft, session: SessionId, key: SpanKey) -> None:
+def _sweep_words(draft: CoordinatorDraft, session: SessionId, key: SpanKey) -> None:
     if session in draft.state.tasks.get(key, ()):
         draft.put(TaskKey(key.feed, key.span, *session), None)
     if session in draft.state.progress.get(key, ()) and _is_superseded(draft, key, session):
         draft.put(ProgressKey(key.feed, key.span, *session), None)
 
 
-def _is_superseded(draft: Draft, key: SpanKey, session: SessionId) -> bool:
+def _is_superseded(draft: CoordinatorDraft, key: SpanKey, session: SessionId) -> bool:
     if draft.feed(key.feed) is None or draft.span(key) is None:
         return True
     words = draft.state.progress[key]

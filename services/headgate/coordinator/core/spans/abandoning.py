@@ -12,8 +12,8 @@ is ever marked as sealed.
 
 from typing import Final
 
-from headgate.coordinator.core.draft import Draft
-from headgate.coordinator.core.replication import Action
+from headgate.coordinator.core.draft import CoordinatorDraft
+from headgate.coordinator.core.replication import SpanAction
 from headgate.records.control import FeedRecorded, SpanDispatched, TaskState
 from headgate.records.keys import SpanKey
 from headgate.records.name_lists import shown_names
@@ -24,17 +24,17 @@ LOOK_SECONDS: Final = 5.0
 _OVER: Final = (TaskState.STOPPED, TaskState.FAILED)
 
 
-def action_of(draft: Draft, record: SpanDispatched, action: Action) -> Action:
+def action_of(draft: CoordinatorDraft, record: SpanDispatched, action: SpanAction) -> SpanAction:
     """The action for a span of an abandoned feed where another would be sealed, or assigned to an agent to close it."""
     primary = record.primary
-    if action is Action.SEAL_CLOSED:
-        return Action.ORPHAN
-    if action is Action.ORPHAN and primary is not None and draft.is_live((primary.agent, primary.session)):
-        return Action.WAIT  # it has not answered this owner, but it is there
+    if action is SpanAction.SEAL_CLOSED:
+        return SpanAction.ORPHAN
+    if action is SpanAction.ORPHAN and primary is not None and draft.is_live((primary.agent, primary.session)):
+        return SpanAction.WAIT  # it has not answered this owner, but it is there
     return action
 
 
-def is_over(draft: Draft, name: str, feed: FeedRecorded) -> bool:
+def is_over(draft: CoordinatorDraft, name: str, feed: FeedRecorded) -> bool:
     """Whether every session that the log knows to have run a table of the feed has stopped, or is over."""
     for key in known_spans(draft, name, feed):
         record = draft.span(key)
@@ -49,7 +49,7 @@ def is_over(draft: Draft, name: str, feed: FeedRecorded) -> bool:
     return True
 
 
-def outcome_of(draft: Draft, name: str, feed: FeedRecorded) -> str:
+def outcome_of(draft: CoordinatorDraft, name: str, feed: FeedRecorded) -> str:
     """The text of the outcome: what was not done, what remains, which sessions have not reported that they stopped."""
     silent = sorted(
         {
@@ -71,7 +71,7 @@ def outcome_of(draft: Draft, name: str, feed: FeedRecorded) -> str:
     )
 
 
-def known_spans(draft: Draft, name: str, feed: FeedRecorded) -> list[SpanKey]:
+def known_spans(draft: CoordinatorDraft, name: str, feed: FeedRecorded) -> list[SpanKey]:
     """Every span of the feed that may have a record or a report."""
     planned = [SpanKey(name, plan.span) for plan in feed.spans]
     return sorted({*planned, *(other for key in planned for other in draft.state.index.overlapping(key))})

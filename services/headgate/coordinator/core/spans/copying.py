@@ -23,7 +23,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.coordinator.core.outcomes import no_such_feed, refuse, waits_for_upgrade
 from headgate.coordinator.core.spans import pausing
 from headgate.records.control import (
@@ -46,7 +46,7 @@ from headgate.records.spans import paused_table
 __all__ = ["ask", "begin_snapshots", "settle", "take_back", "take_back_lost", "take_up", "why_not_copied_yet"]
 
 
-def ask(draft: Draft, request: str, requested: OperationRequested) -> None:
+def ask(draft: CoordinatorDraft, request: str, requested: OperationRequested) -> None:
     """Start a resync_table."""
     feed, reason = pausing.feed_of(draft, requested)
     if feed is None or reason is not None:
@@ -70,7 +70,7 @@ def ask(draft: Draft, request: str, requested: OperationRequested) -> None:
     return None
 
 
-def _why_not(draft: Draft, feed: FeedRecorded, name: str, table: str) -> str | None:
+def _why_not(draft: CoordinatorDraft, feed: FeedRecorded, name: str, table: str) -> str | None:
     paused = paused_table(feed, table)
     if paused is not None:
         return f"table {table!r} is paused by {paused.by}. Try again when it replicates"
@@ -88,7 +88,7 @@ def _why_not(draft: Draft, feed: FeedRecorded, name: str, table: str) -> str | N
     return None
 
 
-def begin_snapshots(draft: Draft, name: str, feed_id: str, copies: Mapping[str, str]) -> None:
+def begin_snapshots(draft: CoordinatorDraft, name: str, feed_id: str, copies: Mapping[str, str]) -> None:
     """Request copies for tables that join the feed now. ``copies``: table → which rows, as in FeedResolved."""
     for table, rows in sorted(copies.items()):
         request = snapshot_request(feed_id, table)
@@ -97,7 +97,7 @@ def begin_snapshots(draft: Draft, name: str, feed_id: str, copies: Mapping[str, 
         draft.term.copies[name, table] = request
 
 
-def _requested(draft: Draft, name: str, table: str, rows: str) -> OperationRequested:
+def _requested(draft: CoordinatorDraft, name: str, table: str, rows: str) -> OperationRequested:
     return OperationRequested(
         kind=OperationKind.RESYNC_TABLE,
         feed=name,
@@ -109,7 +109,7 @@ def _requested(draft: Draft, name: str, table: str, rows: str) -> OperationReque
     )
 
 
-def why_not_copied_yet(draft: Draft, name: str, copies: Mapping[str, str]) -> str | None:
+def why_not_copied_yet(draft: CoordinatorDraft, name: str, copies: Mapping[str, str]) -> str | None:
     """Why these copies cannot be requested yet: not every live process could read that (docs/adr/0008)."""
     return next(
         (
@@ -121,19 +121,19 @@ def why_not_copied_yet(draft: Draft, name: str, copies: Mapping[str, str]) -> st
     )
 
 
-def take_up(draft: Draft, request: str, requested: OperationRequested) -> None:
+def take_up(draft: CoordinatorDraft, request: str, requested: OperationRequested) -> None:
     """Resume a resync_table that an earlier owner accepted; its progress is in the records of feed and span."""
     draft.term.copies[requested.feed, requested.table or ""] = request
 
 
-def take_back(draft: Draft, request: str) -> None:
+def take_back(draft: CoordinatorDraft, request: str) -> None:
     """The client has deleted the request: the table continues without the copy."""
     for (name, table), copying in list(draft.term.copies.items()):
         if copying == request:
             _end(draft, name, table)
 
 
-def take_back_lost(draft: Draft) -> None:
+def take_back_lost(draft: CoordinatorDraft) -> None:
     """For a new owner: resume tables that are paused for a request that was deleted while the shard had no owner."""
     for name, feed in sorted(draft.state.feeds.items()):
         for paused in feed.paused:
@@ -146,7 +146,7 @@ def take_back_lost(draft: Draft) -> None:
                 draft.put_span(key, replace(record, owner_rev=draft.term.owner_rev, copy=None))
 
 
-def settle(draft: Draft) -> None:
+def settle(draft: CoordinatorDraft) -> None:
     """After a round: resume tables that are sealed, and settle requests whose rows are copied."""
     for (name, table), request in sorted(draft.term.copies.items()):
         feed, record = draft.feed(name), draft.span(SpanKey(name, table))
@@ -160,7 +160,7 @@ def settle(draft: Draft) -> None:
             _settle_copy(draft, name, table, record)
 
 
-def _settle_copy(draft: Draft, name: str, table: str, record: SpanDispatched) -> None:
+def _settle_copy(draft: CoordinatorDraft, name: str, table: str, record: SpanDispatched) -> None:
     """Settle the request of a table that an agent was assigned together with it, if the copy has ended."""
     request = draft.term.copies[name, table]
     if record.state is ReplicationState.REPLICATING and _is_copied(draft, SpanKey(name, table), record):
@@ -173,7 +173,7 @@ def _settle_copy(draft: Draft, name: str, table: str, record: SpanDispatched) ->
         _end(draft, name, table)
 
 
-def _settle(draft: Draft, request: str, status: OutcomeStatus, reason: str) -> None:
+def _settle(draft: CoordinatorDraft, request: str, status: OutcomeStatus, reason: str) -> None:
     """Settle a request; no client waits for one that the owner has made, so it is deleted."""
     if is_snapshot(request):
         draft.put(RequestKey(request), None)
@@ -182,13 +182,13 @@ def _settle(draft: Draft, request: str, status: OutcomeStatus, reason: str) -> N
         draft.settle(request, status, reason)
 
 
-def _is_copied(draft: Draft, key: SpanKey, record: SpanDispatched) -> bool:
+def _is_copied(draft: CoordinatorDraft, key: SpanKey, record: SpanDispatched) -> bool:
     """Whether the primary's newest report is that the span replicates, with nothing left to copy."""
     word = draft.state.word_of_primary(key, record)
     return word is not None and word.state is TaskState.REPLICATING and word.error_code not in COPYING_CODES
 
 
-def _end(draft: Draft, name: str, table: str) -> None:
+def _end(draft: CoordinatorDraft, name: str, table: str) -> None:
     """The request is over or withdrawn: the table continues to replicate, or is resumed from its checkpoint."""
     key = SpanKey(name, table)
     request, record = draft.term.copies.pop((name, table)), draft.span(key)
@@ -206,7 +206,7 @@ def _end(draft: Draft, name: str, table: str) -> None:
         _resume(draft, name, table)
 
 
-def _resume(draft: Draft, name: str, table: str) -> None:
+def _resume(draft: CoordinatorDraft, name: str, table: str) -> None:
     feed = draft.feed(name)
     if feed is not None:
         pausing.write(draft, name, replace(feed, paused=tuple(each for each in feed.paused if each.table != table)))

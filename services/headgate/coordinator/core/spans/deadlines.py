@@ -14,12 +14,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from headgate.coordinator.core.draft import Draft
-from headgate.coordinator.core.replication import Signal
+from headgate.coordinator.core.draft import CoordinatorDraft
+from headgate.coordinator.core.replication import SpanSignal
 from headgate.coordinator.core.signals import cause
 from headgate.coordinator.core.spans import span_lifecycle, waiting
 from headgate.coordinator.core.spans.waiting import DRAIN_SECONDS_MAX, START_SECONDS_MAX, STOP_SECONDS_MAX
-from headgate.coordinator.core.term import Wait
+from headgate.coordinator.core.term import RoleWait
 from headgate.records.control import ReplicationState
 from headgate.records.keys import SpanKey
 
@@ -31,30 +31,30 @@ EXPIRIES_PER_DECISION_MAX: Final = 2_000
 """Drains given up in one decision: as many as are reviewed in one (span_lifecycle.REVIEWS_PER_DECISION_MAX)."""
 
 
-def expire_prepare(draft: Draft, key: SpanKey) -> None:
+def expire_prepare(draft: CoordinatorDraft, key: SpanKey) -> None:
     """End the move whose target has had its time."""
     record = draft.span(key)
     if record is None or record.secondary is None or record.state is not ReplicationState.PREPARE:
         return
     limit = f"{span_lifecycle.PREPARE_SECONDS_MAX:.0f} s"
     reason = f"{record.secondary.agent} was not prepared within {limit}; the table stays where it is"
-    span_lifecycle.act(draft, key, record, Signal.DEADLINE, cause(draft, reason=reason))
+    span_lifecycle.act(draft, key, record, SpanSignal.DEADLINE, cause(draft, reason=reason))
 
 
-def expire_starts(draft: Draft, _subject: object) -> None:
+def expire_starts(draft: CoordinatorDraft, _subject: object) -> None:
     """Fail primaries that have had their time and do not replicate."""
     for key, wait in _overdue(draft, "start", draft.term.starting, START_SECONDS_MAX):
         text = f"{wait.role.agent} has not started to write within {START_SECONDS_MAX:.0f} s, without an error"
         _give_up(draft, key, wait, START_CODE, text)
 
 
-def expire_drains(draft: Draft, _subject: object) -> None:
+def expire_drains(draft: CoordinatorDraft, _subject: object) -> None:
     """Skip primaries that were asked to drain, and have neither sealed nor failed."""
     term, now = draft.term, draft.now.monotonic
     for key, wait in islice(_overdue(draft, "drain", term.draining, DRAIN_SECONDS_MAX), EXPIRIES_PER_DECISION_MAX):
         session = wait.role.agent, wait.role.session
         if term.drained_at.get(session, float("-inf")) + DRAIN_SECONDS_MAX > now:
-            term.draining[key] = Wait(wait.role, now)  # at the end: it is still draining others
+            term.draining[key] = RoleWait(wait.role, now)  # at the end: it is still draining others
             continue
         limit = f"{DRAIN_SECONDS_MAX:.0f} s"
         text = f"{wait.role.agent} has not sealed it within {limit}, and is passed over: the next claim fences it"
@@ -64,7 +64,9 @@ def expire_drains(draft: Draft, _subject: object) -> None:
         draft.set_timer("drain", "", max(longest.since + DRAIN_SECONDS_MAX - now, 0.0))
 
 
-def _overdue(draft: Draft, timer: str, waits: dict[SpanKey, Wait], seconds: float) -> Iterator[tuple[SpanKey, Wait]]:
+def _overdue(
+    draft: CoordinatorDraft, timer: str, waits: dict[SpanKey, RoleWait], seconds: float
+) -> Iterator[tuple[SpanKey, RoleWait]]:
     """Take out the waits that have had their time, the longest first; the first that has time left sets the timer."""
     for key, wait in list(waits.items()):
         left = wait.since + seconds - draft.now.monotonic
@@ -75,16 +77,16 @@ def _overdue(draft: Draft, timer: str, waits: dict[SpanKey, Wait], seconds: floa
         yield key, wait
 
 
-def _give_up(draft: Draft, key: SpanKey, wait: Wait, code: str, error: str) -> None:
+def _give_up(draft: CoordinatorDraft, key: SpanKey, wait: RoleWait, code: str, error: str) -> None:
     record = draft.span(key)
     if record is None or record.primary != wait.role or draft.is_abandoned(key.feed):
         return
     why = replace(cause(draft, reason=error), error_code=code, error=error)
     waiting.pass_over(draft, key, (wait.role.agent, wait.role.session), wait.role.epoch)
-    span_lifecycle.act(draft, key, record, Signal.DEADLINE, why)
+    span_lifecycle.act(draft, key, record, SpanSignal.DEADLINE, why)
 
 
-def expire_stops(draft: Draft, _subject: object) -> None:
+def expire_stops(draft: CoordinatorDraft, _subject: object) -> None:
     """Skip undetermined sessions that a span has waited for long enough; the following round assigns the span."""
     stops = draft.term.stops
     for (key, session), since in list(stops.items()):

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.coordinator.core.outcomes import no_such_feed, no_such_table, refuse, waits_for_upgrade
 from headgate.coordinator.core.spans import span_lifecycle
 from headgate.coordinator.core.term import SessionId
@@ -56,7 +56,7 @@ _WITH_OTHERS: Final = (
 _NO_PARTS: Final = "give a number of parts of at least 2; to make a table whole: headgate table merge"
 
 
-def ask(draft: Draft, request: str, requested: OperationRequested) -> None:
+def ask(draft: CoordinatorDraft, request: str, requested: OperationRequested) -> None:
     """Start a split_table or a merge_table."""
     feed = draft.feed(requested.feed)
     if feed is None:
@@ -96,11 +96,11 @@ def _why_not(table: str, plans: list[SpanPlan], parts: int, *, is_split: bool) -
     return None
 
 
-def _why_under_way(draft: Draft, name: str, table: str) -> str | None:
+def _why_under_way(draft: CoordinatorDraft, name: str, table: str) -> str | None:
     return f"table {table!r} is being divided otherwise just now" if (name, table) in draft.term.divisions else None
 
 
-def why_not_now(draft: Draft, name: str, plans: list[SpanPlan]) -> str | None:
+def why_not_now(draft: CoordinatorDraft, name: str, plans: list[SpanPlan]) -> str | None:
     """Why the table of these spans cannot be divided differently now; None if it can."""
     feed = draft.feed(name)
     if feed is None:
@@ -119,7 +119,7 @@ def why_not_now(draft: Draft, name: str, plans: list[SpanPlan]) -> str | None:
     )
 
 
-def why_paused(draft: Draft, name: str, span: str) -> str | None:
+def why_paused(draft: CoordinatorDraft, name: str, span: str) -> str | None:
     """Why a span of a paused table can be neither moved nor divided; None if its table is not paused."""
     feed = draft.feed(name)
     paused = None if feed is None else paused_table(feed, span)
@@ -128,14 +128,14 @@ def why_paused(draft: Draft, name: str, span: str) -> str | None:
     return f"table {paused.table!r} is paused by {paused.by}. Resume it first: headgate table resume"
 
 
-def _why_not_still(draft: Draft, key: SpanKey) -> str | None:
+def _why_not_still(draft: CoordinatorDraft, key: SpanKey) -> str | None:
     record = draft.span(key)
     if record is not None and record.secondary is not None:
         return f"{key.span!r} is being moved to {record.secondary.agent}: ask again when the move has ended"
     return span_lifecycle.why_not_movable(key.span, record)
 
 
-def begin(draft: Draft, name: str, table: str, parts: int, request: str | None) -> None:
+def begin(draft: CoordinatorDraft, name: str, table: str, parts: int, request: str | None) -> None:
     """Record another division of a table; one on request stays as it is until an operator asks again."""
     feed = draft.feed(name)
     if feed is None:
@@ -148,7 +148,7 @@ def begin(draft: Draft, name: str, table: str, parts: int, request: str | None) 
     draft.settle(request, OutcomeStatus.ACCEPTED, f"becomes {into}: what writes it now drains and is sealed first")
 
 
-def add_partitions(draft: Draft, name: str, added: SpanPlan) -> str | None:
+def add_partitions(draft: CoordinatorDraft, name: str, added: SpanPlan) -> str | None:
     """Give new partitions of a table's topic a part of their own. Return why that is impossible now, None if done.
 
     A whole table becomes a part with its present partitions, because a span's name lists them. So its writer drains and
@@ -172,7 +172,7 @@ def _as_part(plan: SpanPlan) -> SpanPlan:
     return replace(plan, span=SpanName(table_of(plan.span), tuple(sorted(plan.start))).text())
 
 
-def _plan(draft: Draft, name: str, feed: FeedRecorded, table: str, plans: Iterable[SpanPlan]) -> None:
+def _plan(draft: CoordinatorDraft, name: str, feed: FeedRecorded, table: str, plans: Iterable[SpanPlan]) -> None:
     """Record other spans of a table; see the module's picture for what follows."""
     others = [plan for plan in feed.spans if plan.table != table]
     spans = tuple(sorted((*others, *plans), key=lambda plan: plan.span))
@@ -182,22 +182,22 @@ def _plan(draft: Draft, name: str, feed: FeedRecorded, table: str, plans: Iterab
     draft.set_timer("schedule", "", 0.0)
 
 
-def _unpin(draft: Draft, request: str, name: str, feed: FeedRecorded, table: str) -> None:
+def _unpin(draft: CoordinatorDraft, request: str, name: str, feed: FeedRecorded, table: str) -> None:
     if table in feed.pinned:
         _write(draft, name, replace(feed, pinned=tuple(other for other in feed.pinned if other != table)))
     draft.settle(request, OutcomeStatus.DONE, "left to the split scheduler, which splits and merges it by load")
 
 
-def _write(draft: Draft, name: str, feed: FeedRecorded) -> None:
+def _write(draft: CoordinatorDraft, name: str, feed: FeedRecorded) -> None:
     draft.put(FeedKey(name), replace(feed, owner_rev=draft.term.owner_rev, changed_ms=draft.now.wall_ms))
 
 
-def take_up(draft: Draft, request: str, requested: OperationRequested) -> None:
+def take_up(draft: CoordinatorDraft, request: str, requested: OperationRequested) -> None:
     """Resume a request that an earlier owner accepted: its plan is written, a client waits for the outcome."""
     draft.term.divisions[requested.feed, requested.table or ""] = request
 
 
-def settle(draft: Draft) -> None:
+def settle(draft: CoordinatorDraft) -> None:
     """After a round: settle the divisions that are over."""
     for name, table in sorted(draft.term.divisions):
         request = draft.term.divisions[name, table]
@@ -214,7 +214,7 @@ def settle(draft: Draft) -> None:
         del draft.term.divisions[name, table]
 
 
-def _is_under_way(draft: Draft, name: str, plans: list[SpanPlan]) -> bool:
+def _is_under_way(draft: CoordinatorDraft, name: str, plans: list[SpanPlan]) -> bool:
     index = draft.state.index
     if any(plan.span not in index.feed(name).plans for plan in plans):
         return True  # not evolved yet
@@ -227,7 +227,7 @@ def _is_under_way(draft: Draft, name: str, plans: list[SpanPlan]) -> bool:
     return False
 
 
-def holders(draft: Draft, key: SpanKey) -> set[SessionId]:
+def holders(draft: CoordinatorDraft, key: SpanKey) -> set[SessionId]:
     """Sessions that have other parts of the span's table."""
     if table_of(key.span) == key.span:
         return set()
@@ -236,7 +236,7 @@ def holders(draft: Draft, key: SpanKey) -> set[SessionId]:
     return {(record.primary.agent, record.primary.session) for record in records if record and record.primary}
 
 
-def try_division(draft: Draft, wanted: Division) -> bool:
+def try_division(draft: CoordinatorDraft, wanted: Division) -> bool:
     """Start a division that the split scheduler proposes, if the feed allows it and the table is otherwise idle."""
     feed = draft.feed(wanted.feed)
     plans = [] if feed is None else [plan for plan in feed.spans if plan.table == wanted.table]
@@ -248,7 +248,7 @@ def try_division(draft: Draft, wanted: Division) -> bool:
     return True
 
 
-def table_loads(draft: Draft, rates: Mapping[SpanKey, float]) -> dict[tuple[str, str], TableLoad]:
+def table_loads(draft: CoordinatorDraft, rates: Mapping[SpanKey, float]) -> dict[tuple[str, str], TableLoad]:
     """Tables that moved anything, and those that are divided, of running feeds."""
     index = draft.state.index
     sums: dict[tuple[str, str], float] = dict.fromkeys(sorted(index.parts), 0.0)

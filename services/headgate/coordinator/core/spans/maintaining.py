@@ -13,7 +13,7 @@ outcome is withdrawn: the agent completes what it has started.
 
 from msgspec.structs import replace
 
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.coordinator.core.outcomes import no_such_feed, refuse, waits_for_upgrade
 from headgate.coordinator.core.spans import pausing
 from headgate.records.control import (
@@ -30,7 +30,7 @@ from headgate.records.spans import paused_table, table_of
 __all__ = ["ask", "settle", "take_back", "take_back_lost", "take_up"]
 
 
-def ask(draft: Draft, request: str, requested: OperationRequested) -> None:
+def ask(draft: CoordinatorDraft, request: str, requested: OperationRequested) -> None:
     """Start an optimize_table."""
     feed, reason = pausing.feed_of(draft, requested)
     if feed is None or reason is not None:
@@ -51,7 +51,9 @@ def ask(draft: Draft, request: str, requested: OperationRequested) -> None:
     return None
 
 
-def _why_not(draft: Draft, feed: FeedRecorded, key: SpanKey, table: str, record: SpanDispatched | None) -> str | None:
+def _why_not(
+    draft: CoordinatorDraft, feed: FeedRecorded, key: SpanKey, table: str, record: SpanDispatched | None
+) -> str | None:
     paused = paused_table(feed, table)
     if paused is not None:
         return f"table {table!r} is paused by {paused.by}. Resume it first: headgate table resume {key.feed} {table}"
@@ -66,7 +68,7 @@ def _why_not(draft: Draft, feed: FeedRecorded, key: SpanKey, table: str, record:
     return None
 
 
-def take_up(draft: Draft, request: str, requested: OperationRequested) -> None:
+def take_up(draft: CoordinatorDraft, request: str, requested: OperationRequested) -> None:
     """Resume an optimize_table that an earlier owner accepted."""
     feed = draft.feed(requested.feed)
     for plan in () if feed is None else feed.spans:
@@ -78,14 +80,14 @@ def take_up(draft: Draft, request: str, requested: OperationRequested) -> None:
     draft.settle(request, OutcomeStatus.FAILED, "the table was divided otherwise, or is gone")
 
 
-def take_back(draft: Draft, request: str) -> None:
+def take_back(draft: CoordinatorDraft, request: str) -> None:
     """The client has deleted the request."""
     for key, waiting in list(draft.term.maintenances.items()):
         if waiting == request:
             _end(draft, key)
 
 
-def take_back_lost(draft: Draft) -> None:
+def take_back_lost(draft: CoordinatorDraft) -> None:
     """For a new owner: end what was asked by requests that were deleted while the shard had no owner."""
     for name, feed in sorted(draft.state.feeds.items()):
         for plan in feed.spans:
@@ -95,7 +97,7 @@ def take_back_lost(draft: Draft) -> None:
                 _end(draft, key)
 
 
-def settle(draft: Draft) -> None:
+def settle(draft: CoordinatorDraft) -> None:
     """After a round: settle the requests whose agent has reported, and those that have become void."""
     for key, request in sorted(draft.term.maintenances.items()):
         feed, record = draft.feed(key.feed), draft.span(key)
@@ -123,7 +125,7 @@ def _why_void(feed: FeedRecorded | None, key: SpanKey, record: SpanDispatched | 
     return None
 
 
-def _end(draft: Draft, key: SpanKey) -> None:
+def _end(draft: CoordinatorDraft, key: SpanKey) -> None:
     draft.term.maintenances.pop(key, None)
     record = draft.span(key)
     if record is not None and record.maintain is not None:

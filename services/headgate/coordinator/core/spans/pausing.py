@@ -9,7 +9,7 @@ owner resumes accepted requests.
 
 from msgspec.structs import replace
 
-from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.draft import CoordinatorDraft
 from headgate.coordinator.core.outcomes import no_such_feed, no_such_table, refuse, waits_for_upgrade
 from headgate.coordinator.core.span_predicates import is_open
 from headgate.coordinator.core.spans import span_lifecycle
@@ -21,7 +21,7 @@ from headgate.records.spans import paused_table
 __all__ = ["feed_of", "is_written", "pause", "resume", "settle", "take_up", "write"]
 
 
-def pause(draft: Draft, request: str, requested: OperationRequested) -> None:
+def pause(draft: CoordinatorDraft, request: str, requested: OperationRequested) -> None:
     """Start a pause_table."""
     feed, reason = feed_of(draft, requested)
     if feed is None or reason is not None:
@@ -45,7 +45,7 @@ def pause(draft: Draft, request: str, requested: OperationRequested) -> None:
     return None
 
 
-def resume(draft: Draft, request: str, requested: OperationRequested) -> None:
+def resume(draft: CoordinatorDraft, request: str, requested: OperationRequested) -> None:
     """Answer a resume_table."""
     feed, reason = feed_of(draft, requested)
     if feed is None or reason is not None:
@@ -64,12 +64,12 @@ def resume(draft: Draft, request: str, requested: OperationRequested) -> None:
     return None
 
 
-def take_up(draft: Draft, request: str, requested: OperationRequested) -> None:
+def take_up(draft: CoordinatorDraft, request: str, requested: OperationRequested) -> None:
     """Resume a pause_table that an earlier owner accepted; what it asks for is in the feed's record."""
     draft.term.pauses[requested.feed, requested.table or ""] = request
 
 
-def settle(draft: Draft) -> None:
+def settle(draft: CoordinatorDraft) -> None:
     """After a round: settle pauses whose tables are sealed, and those that have become void."""
     for (name, table), request in sorted(draft.term.pauses.items()):
         feed = draft.feed(name)
@@ -86,7 +86,7 @@ def settle(draft: Draft) -> None:
         del draft.term.pauses[name, table]
 
 
-def feed_of(draft: Draft, requested: OperationRequested) -> tuple[FeedRecorded | None, str | None]:
+def feed_of(draft: CoordinatorDraft, requested: OperationRequested) -> tuple[FeedRecorded | None, str | None]:
     """The feed, and why none of its tables can be paused or resumed."""
     feed = draft.feed(requested.feed)
     if feed is None:
@@ -98,19 +98,19 @@ def feed_of(draft: Draft, requested: OperationRequested) -> tuple[FeedRecorded |
     return feed, None
 
 
-def is_written(draft: Draft, name: str, feed: FeedRecorded, table: str) -> bool:
+def is_written(draft: CoordinatorDraft, name: str, feed: FeedRecorded, table: str) -> bool:
     """Whether an agent may still write a span of the table, or one that it was divided into before."""
     return any(is_open(draft.span(key)) for key in _spans_of(draft, name, feed, table))
 
 
-def _spans_of(draft: Draft, name: str, feed: FeedRecorded, table: str) -> set[SpanKey]:
+def _spans_of(draft: CoordinatorDraft, name: str, feed: FeedRecorded, table: str) -> set[SpanKey]:
     """The spans of the table, with those that it was divided into before."""
     whole = SpanKey(name, table)
     planned = [SpanKey(name, plan.span) for plan in feed.spans if plan.table == table]
     return {whole, *planned, *draft.state.index.overlapping(whole)}
 
 
-def write(draft: Draft, name: str, feed: FeedRecorded) -> None:
+def write(draft: CoordinatorDraft, name: str, feed: FeedRecorded) -> None:
     """Record other paused tables of the feed, and review their spans next."""
     draft.put(FeedKey(name), replace(feed, owner_rev=draft.term.owner_rev, changed_ms=draft.now.wall_ms))
     draft.feeds_touched.add(name)

@@ -16,10 +16,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from headgate.coordinator.core.draft import Draft
-from headgate.coordinator.core.replication import TRANSITIONS, Action, Cause, Phase, Signal, apply, phase
+from headgate.coordinator.core.draft import CoordinatorDraft
+from headgate.coordinator.core.replication import TRANSITIONS, Cause, SpanAction, SpanPhase, SpanSignal, apply, phase
 from headgate.coordinator.core.signals import (
-    Pace,
+    RetryPace,
     cause,
     cause_of,
     is_of_the_sink,
@@ -70,7 +70,7 @@ REVIEW_STEPS_MAX: Final = 8
 """No history needs more steps in one review (the longest: secondary lost, primary lost); more means a cycle: a bug."""
 
 
-def writers(draft: Draft, key: SpanKey) -> list[SessionId]:
+def writers(draft: CoordinatorDraft, key: SpanKey) -> list[SessionId]:
     """The undetermined sessions of the span, sorted; see the module's docstring."""
     words = draft.state.tasks.get(key)
     feed = draft.feed(key.feed)
@@ -90,12 +90,12 @@ def writers(draft: Draft, key: SpanKey) -> list[SessionId]:
     )
 
 
-def outsiders(draft: Draft, key: SpanKey) -> list[SessionId]:
+def outsiders(draft: CoordinatorDraft, key: SpanKey) -> list[SessionId]:
     """Undetermined sessions of other spans that share a partition with this one, sorted. Until they stop, it waits."""
     return sorted({session for other in draft.state.index.overlapping(key) for session in writers(draft, other)})
 
 
-def review(draft: Draft, key: SpanKey) -> None:
+def review(draft: CoordinatorDraft, key: SpanKey) -> None:
     """Apply what the role holders' newest reports and losses mean, until nothing more follows."""
     waiting.forgive(draft, key, draft.state.tasks.get(key, {}))
     for _ in range(REVIEW_STEPS_MAX):
@@ -105,9 +105,9 @@ def review(draft: Draft, key: SpanKey) -> None:
         if record is None:
             return
         for signal, word in signals(draft, key, record):
-            if _action(draft, key, record, signal) is not Action.WAIT:
+            if _action(draft, key, record, signal) is not SpanAction.WAIT:
                 has_failed = word is not None and word.state is TaskState.FAILED
-                pace = pace_of(word) if word is not None and has_failed else Pace.BACK_OFF
+                pace = pace_of(word) if word is not None and has_failed else RetryPace.BACK_OFF
                 act(draft, key, record, signal, cause_of(draft, record, signal, word), pace=pace)
                 break
         else:
@@ -115,7 +115,7 @@ def review(draft: Draft, key: SpanKey) -> None:
     raise RuntimeError(f"the review of {key.text()} does not end: {draft.span(key)}")
 
 
-def review_soon(draft: Draft, keys: Iterable[SpanKey]) -> None:
+def review_soon(draft: CoordinatorDraft, keys: Iterable[SpanKey]) -> None:
     """Review many spans, one piece now and one in each turn after that.
 
     Between two pieces others' events are decided as before, and a new owner starts again with all: a review is based
@@ -125,7 +125,7 @@ def review_soon(draft: Draft, keys: Iterable[SpanKey]) -> None:
     review_piece(draft, "")
 
 
-def review_piece(draft: Draft, _subject: object) -> None:
+def review_piece(draft: CoordinatorDraft, _subject: object) -> None:
     """Review the next piece."""
     unreviewed = draft.term.unreviewed
     for _ in range(min(len(unreviewed), REVIEWS_PER_DECISION_MAX)):
@@ -138,7 +138,7 @@ def review_piece(draft: Draft, _subject: object) -> None:
         draft.set_timer("review", "", 0.0)
 
 
-def add(draft: Draft, key: SpanKey, target: SessionId) -> None:
+def add(draft: CoordinatorDraft, key: SpanKey, target: SessionId) -> None:
     """Assign a span that no agent has to ``target``: to run it, or to close it where it is orphaned."""
     record, feed = draft.span(key), draft.feed(key.feed)
     copy = draft.term.copies.get((key.feed, table_of(key.span)))
@@ -162,24 +162,24 @@ def add(draft: Draft, key: SpanKey, target: SessionId) -> None:
     elif record.state is ReplicationState.ABSENT and feed is not None:
         # An orphan is closed in the form in which it ran; one that starts again starts with the feed as it is now.
         record = replace(record, incarnation=feed.incarnation, revision=feed.revision, copy=copy)
-    act(draft, key, record, Signal.ADD, cause(draft, target=target))
+    act(draft, key, record, SpanSignal.ADD, cause(draft, target=target))
 
 
-def begin_move(draft: Draft, key: SpanKey, target: SessionId, request: str | None) -> None:
+def begin_move(draft: CoordinatorDraft, key: SpanKey, target: SessionId, request: str | None) -> None:
     """Let ``target`` prepare a replicating span."""
     record = _known(draft, key)
-    act(draft, key, record, Signal.MOVE, cause(draft, target=target, request=request))
+    act(draft, key, record, SpanSignal.MOVE, cause(draft, target=target, request=request))
 
 
-def close(draft: Draft, key: SpanKey) -> None:
+def close(draft: CoordinatorDraft, key: SpanKey) -> None:
     """Have the span sealed, by the agent that has it or the next one."""
     feed = draft.feed(key.feed)
     is_paused = feed is not None and feed.wanted is WantedState.RUNNING and paused_table(feed, key.span) is not None
     what = "table is being paused" if is_paused else "feed is being stopped or removed"
-    act(draft, key, _known(draft, key), Signal.CLOSE, cause(draft, reason=f"the {what}"))
+    act(draft, key, _known(draft, key), SpanSignal.CLOSE, cause(draft, reason=f"the {what}"))
 
 
-def forget_failures(draft: Draft, key: SpanKey) -> None:
+def forget_failures(draft: CoordinatorDraft, key: SpanKey) -> None:
     """A sealed span is no longer wanted: its failures count neither for its feed nor when it is wanted again.
 
     A span that is sealed on request has none left (seal_closed). This one was sealed by an agent that stopped by
@@ -188,12 +188,12 @@ def forget_failures(draft: Draft, key: SpanKey) -> None:
     record = draft.span(key)
     if record is None or not record.failures or is_open(record):
         return
-    draft.put_span(key, apply(record, Signal.CLOSE, cause(draft), Action.RESET).record)
+    draft.put_span(key, apply(record, SpanSignal.CLOSE, cause(draft), SpanAction.RESET).record)
     draft.term.retry_due.discard(key)
     draft.cancel_timer("retry", key)
 
 
-def note_progress(draft: Draft, key: SpanKey, session: SessionId) -> None:
+def note_progress(draft: CoordinatorDraft, key: SpanKey, session: SessionId) -> None:
     """Rows written under the current role end a row of failures."""
     record = draft.span(key)
     if record is None or not record.failures or record.primary is None:
@@ -202,11 +202,11 @@ def note_progress(draft: Draft, key: SpanKey, session: SessionId) -> None:
     progress = draft.state.progress.get(key, {}).get(session)
     if progress is None or session != (role.agent, role.session) or progress.epoch != role.epoch or not progress.rows:
         return
-    act(draft, key, record, Signal.PRIMARY_PROGRESSED, cause(draft))
+    act(draft, key, record, SpanSignal.PRIMARY_PROGRESSED, cause(draft))
     draft.cancel_timer("stuck", key.feed)  # one made progress: its neighbours get their time again (feed_lifecycle.py)
 
 
-def note_recovered(draft: Draft, feed: FeedRecorded, name: str, unapplied: Mapping[str, int]) -> None:
+def note_recovered(draft: CoordinatorDraft, feed: FeedRecorded, name: str, unapplied: Mapping[str, int]) -> None:
     """Reset the failures of spans that replicate without an error and are not among those without progress.
 
     There may be nothing left to apply that would end their row of failures.
@@ -220,10 +220,10 @@ def note_recovered(draft: Draft, feed: FeedRecorded, name: str, unapplied: Mappi
         if record is None or word is None or not record.failures or plan.span in unapplied:
             continue
         if record.state is ReplicationState.REPLICATING and word.error_code is None:
-            act(draft, key, record, Signal.PRIMARY_PROGRESSED, cause(draft))
+            act(draft, key, record, SpanSignal.PRIMARY_PROGRESSED, cause(draft))
 
 
-def rearm(draft: Draft, key: SpanKey, record: SpanDispatched) -> None:
+def rearm(draft: CoordinatorDraft, key: SpanKey, record: SpanDispatched) -> None:
     """Set the timers that the record implies: a new owner has none."""
     if record.state is ReplicationState.PREPARE and not draft.has_timer("prepare", key):
         draft.set_timer("prepare", key, PREPARE_SECONDS_MAX)
@@ -233,7 +233,7 @@ def rearm(draft: Draft, key: SpanKey, record: SpanDispatched) -> None:
         draft.set_timer("retry", key, _retry_seconds(record))
 
 
-def is_given_up(draft: Draft, key: SpanKey, record: SpanDispatched) -> bool:
+def is_given_up(draft: CoordinatorDraft, key: SpanKey, record: SpanDispatched) -> bool:
     """Whether the span is no longer retried: its feed has failed, also because of it.
 
     Not if it must be closed, and not if only the sink's state keeps it from being written: that ends without a report
@@ -245,7 +245,7 @@ def is_given_up(draft: Draft, key: SpanKey, record: SpanDispatched) -> bool:
     return is_over and not is_of_the_sink(record.last_error)
 
 
-def _known(draft: Draft, key: SpanKey) -> SpanDispatched:
+def _known(draft: CoordinatorDraft, key: SpanKey) -> SpanDispatched:
     record = draft.span(key)
     if record is None:
         raise RuntimeError(f"{key.text()} has never been dispatched")
@@ -253,7 +253,13 @@ def _known(draft: Draft, key: SpanKey) -> SpanDispatched:
 
 
 def act(
-    draft: Draft, key: SpanKey, record: SpanDispatched, signal: Signal, why: Cause, *, pace: Pace = Pace.BACK_OFF
+    draft: CoordinatorDraft,
+    key: SpanKey,
+    record: SpanDispatched,
+    signal: SpanSignal,
+    why: Cause,
+    *,
+    pace: RetryPace = RetryPace.BACK_OFF,
 ) -> None:
     """Take the step that a signal leads to, with its consequences; ``pace``: when a failure is retried."""
     action = _action(draft, key, record, signal)
@@ -264,35 +270,35 @@ def act(
     draft.put_span(key, changed)
     if step.request is not None and step.status is not None:
         draft.settle(step.request, step.status, step.reason)
-    if action in (Action.ABANDON_MOVE, Action.REAPPOINT) and record.moving_request is None:
+    if action in (SpanAction.ABANDON_MOVE, SpanAction.REAPPOINT) and record.moving_request is None:
         draft.term.resting.add(key)
         draft.set_timer("rest", key, MOVE_REST_SECONDS)
     if record.state is ReplicationState.PREPARE and changed.state is not ReplicationState.PREPARE:
         draft.cancel_timer("prepare", key)
     draft.term.retry_due.discard(key)
     draft.cancel_timer("retry", key)
-    if action is Action.FAIL and record.primary is not None and is_of_the_sink(changed.last_error):
+    if action is SpanAction.FAIL and record.primary is not None and is_of_the_sink(changed.last_error):
         # It may be this agent's address, secrets or network that the sink does not take.
         draft.term.avoided[key] = session_of(record.primary)
-    if action is Action.FAIL and pace is Pace.NEVER:
+    if action is SpanAction.FAIL and pace is RetryPace.NEVER:
         waiting.watch(draft, key, changed)
         return
     rearm(draft, key, changed)
 
 
-def _action(draft: Draft, key: SpanKey, record: SpanDispatched, signal: Signal) -> Action:
+def _action(draft: CoordinatorDraft, key: SpanKey, record: SpanDispatched, signal: SpanSignal) -> SpanAction:
     action = _allowed(draft, key, record, TRANSITIONS[phase(record), signal])
     return abandoning.action_of(draft, record, action) if draft.is_abandoned(key.feed) else action
 
 
-def _allowed(draft: Draft, key: SpanKey, record: SpanDispatched, action: Action) -> Action:
+def _allowed(draft: CoordinatorDraft, key: SpanKey, record: SpanDispatched, action: SpanAction) -> SpanAction:
     """The undetermined rule: with a third session that may still write, the secondary is not promoted."""
-    if action not in (Action.PROMOTE, Action.PROMOTE_FAILED) or record.secondary is None:
+    if action not in (SpanAction.PROMOTE, SpanAction.PROMOTE_FAILED) or record.secondary is None:
         return action
     others = [*writers(draft, key), *outsiders(draft, key)]
     if all(session in (session_of(record.secondary),) for session in others):
         return action
-    return Action.LOSE if action is Action.PROMOTE else Action.FAIL
+    return SpanAction.LOSE if action is SpanAction.PROMOTE else SpanAction.FAIL
 
 
 def _retry_seconds(record: SpanDispatched) -> float:
@@ -306,7 +312,7 @@ def why_not_movable(name: str, record: SpanDispatched | None) -> str | None:
     """Why the span, or table, of that name cannot be moved or divided now; None if it can."""
     if is_movable(record):
         return None
-    if record is not None and record.copy is not None and phase(record) is Phase.REPLICATING:
+    if record is not None and record.copy is not None and phase(record) is SpanPhase.REPLICATING:
         return f"{name!r} is being copied from the source: try again when that is done"
     where = "waiting for an agent" if record is None or record.primary is None else f"in {record.state}"
     return f"{name!r} is {where}: try again when it is replicating"
@@ -314,4 +320,4 @@ def why_not_movable(name: str, record: SpanDispatched | None) -> str | None:
 
 def is_movable(record: SpanDispatched | None) -> bool:
     """Whether the span can be moved, or its table divided, now: not while its rows are copied (copying.py)."""
-    return record is not None and phase(record) is Phase.REPLICATING and record.copy is None
+    return record is not None and phase(record) is SpanPhase.REPLICATING and record.copy is None

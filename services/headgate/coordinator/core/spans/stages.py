@@ -31,7 +31,14 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.copy_states import CopyState, copy_state
-from headgate.records.error_codes import COPYING, COPYING_CODES, NO_ERRORS, PARTITIONS_GROWN, Stage, error_code_of
+from headgate.records.error_codes import (
+    COPYING,
+    COPYING_CODES,
+    NO_ERRORS,
+    PARTITIONS_GROWN,
+    FailureStage,
+    error_code_of,
+)
 from headgate.records.keys import SpanKey
 from headgate.records.name_lists import shown_names
 from headgate.records.refusals import is_warning
@@ -42,7 +49,7 @@ FLOWING: Final = "replicating"
 """The stage of a span that is not held up."""
 
 
-class Standing(msgspec.Struct, frozen=True):
+class SpanStanding(msgspec.Struct, frozen=True):
     """``is_late`` marks a span that replicates, but late: it may have applied all since. ``since_ms``: since when.
 
     ``is_copying``: its rows are not all copied from the source yet.
@@ -57,7 +64,7 @@ class Standing(msgspec.Struct, frozen=True):
     is_copying: bool = False
 
 
-def standing_of(state: CoordinatorState, key: SpanKey, unapplied: Mapping[str, int] | None = None) -> Standing:
+def standing_of(state: CoordinatorState, key: SpanKey, unapplied: Mapping[str, int] | None = None) -> SpanStanding:
     """The span's stage. ``unapplied``: used instead of that of the feed's checkpoint (records/control.py)."""
     found, feed = _standing_of(state, key, unapplied), state.feeds.get(key.feed)
     if (
@@ -67,12 +74,12 @@ def standing_of(state: CoordinatorState, key: SpanKey, unapplied: Mapping[str, i
         return found
     if found.stage == FLOWING or found.is_late:
         detail = "its rows are being copied from the source"
-        return Standing(Stage.COPYING, found.agent, detail, error_code_of(COPYING).advice, is_copying=True)
-    detail = found.detail if found.stage == Stage.COPYING else f"{found.detail}; its rows are not all copied yet"
+        return SpanStanding(FailureStage.COPYING, found.agent, detail, error_code_of(COPYING).advice, is_copying=True)
+    detail = found.detail if found.stage == FailureStage.COPYING else f"{found.detail}; its rows are not all copied yet"
     return replace(found, detail=detail, is_copying=True)
 
 
-def _standing_of(state: CoordinatorState, key: SpanKey, unapplied: Mapping[str, int] | None) -> Standing:
+def _standing_of(state: CoordinatorState, key: SpanKey, unapplied: Mapping[str, int] | None) -> SpanStanding:
     record = state.spans.get(key)
     feed = state.feeds.get(key.feed)
     paused = None if feed is None else paused_table(feed, key.span)
@@ -88,30 +95,30 @@ def _standing_of(state: CoordinatorState, key: SpanKey, unapplied: Mapping[str, 
     if record.secondary is not None and record.state is ReplicationState.COMMIT:
         detail = f"moves: being drained and sealed for {record.secondary.agent}"
         advice = "wait: its writer is draining; if it hangs, another claims the table after a minute"
-        return Standing(Stage.SCHEDULING, role.agent, detail, advice)
+        return SpanStanding(FailureStage.SCHEDULING, role.agent, detail, advice)
     if record.state is ReplicationState.COMMIT:
         return _of_copy(role, word, record) if record.copy is not None else _of_start(role, doing, record.last_error)
     since_ms = unapplied_since(state, key) if unapplied is None else unapplied.get(key.span)
     return _of_replicating(state, key, record, role, since_ms)
 
 
-def _of_paused(key: SpanKey, paused: PausedTable) -> Standing:
+def _of_paused(key: SpanKey, paused: PausedTable) -> SpanStanding:
     detail, since_ms = f"paused by {paused.by}", paused.since_ms
     if paused.copy is not None:
         advice = "wait: rows are copied next, and it then replicates by itself"
-        return Standing(Stage.COPYING, None, detail, advice, since_ms=since_ms)
+        return SpanStanding(FailureStage.COPYING, None, detail, advice, since_ms=since_ms)
     advice = f"`headgate table resume {key.feed} {paused.table}` resumes it"
-    return Standing(Stage.PAUSED, None, detail, advice, since_ms=since_ms)
+    return SpanStanding(FailureStage.PAUSED, None, detail, advice, since_ms=since_ms)
 
 
-def _of_copy(role: Assignment, word: TaskReported | None, record: SpanDispatched) -> Standing:
+def _of_copy(role: Assignment, word: TaskReported | None, record: SpanDispatched) -> SpanStanding:
     advice = "wait: it replicates as soon as they are copied. An error ends the copy, not the table"
     if is_snapshot(record.copy or ""):
         advice = "wait: it replicates as soon as they are copied"
     detail = "rows are being copied from the source"
     if word is not None and word.epoch == role.epoch and word.error_code in COPYING_CODES:
         detail += f": {word.error}"
-    return Standing(Stage.COPYING, role.agent, f"{detail}{_before(record.last_error)}", advice)
+    return SpanStanding(FailureStage.COPYING, role.agent, f"{detail}{_before(record.last_error)}", advice)
 
 
 def unapplied_since(state: CoordinatorState, key: SpanKey) -> int | None:
@@ -124,19 +131,19 @@ def unapplied_since(state: CoordinatorState, key: SpanKey) -> int | None:
 
 def _of_replicating(
     state: CoordinatorState, key: SpanKey, record: SpanDispatched, role: Assignment, since_ms: int | None
-) -> Standing:
+) -> SpanStanding:
     word = state.word_of_primary(key, record)
     if word is not None and word.error_code in NO_ERRORS:
         stage = error_code_of(word.error_code).stage
-        return Standing(stage, role.agent, _own_work(word), error_code_of(word.error_code).advice)
+        return SpanStanding(stage, role.agent, _own_work(word), error_code_of(word.error_code).advice)
     if word is not None and is_erring(record, word):
         code = error_code_of(word.error_code)
         detail, advice = f"{word.error_code}: {word.error}", f"{code.advice}; the agent retries by itself"
-        return Standing(code.stage, role.agent, detail, advice)
+        return SpanStanding(code.stage, role.agent, detail, advice)
     if since_ms is not None and record.failures:
         code = error_code_of(record.last_error)
         detail = f"failed {_times(record.failures)}; {record.last_error}; {role.agent} retries it"
-        return Standing(code.stage, role.agent, detail, code.advice, since_ms=since_ms)
+        return SpanStanding(code.stage, role.agent, detail, code.advice, since_ms=since_ms)
     if since_ms is not None:
         # The source is compared with positions every ten seconds, and one batch of a backlog may take longer.
         detail = f"changes wait, and {role.agent} reports no error: it works off a backlog, or hangs"
@@ -144,13 +151,13 @@ def _of_replicating(
             f"wait while `applied` grows in `headgate table list {key.feed}`. If it does not grow for a minute, check "
             "the sink and the agent's log, and end an agent that hangs: its tables move to other agents after a lease"
         )
-        return Standing(Stage.SINK, role.agent, detail, advice, is_late=True, since_ms=since_ms)
+        return SpanStanding(FailureStage.SINK, role.agent, detail, advice, is_late=True, since_ms=since_ms)
     progress = state.progress.get(key, {}).get((role.agent, role.session))
     if progress is not None and progress.epoch == role.epoch and progress.lag_ms >= LAG_HOLDS_MS:
         detail = f"its last batch became visible {progress.lag_ms / 1000:.1f} s after it was logged"
         advice = "wait while it catches up. If it stays late, check the sink's write latency, and start more agents"
-        return Standing(Stage.SINK, role.agent, detail, advice, is_late=True)
-    return Standing(FLOWING, role.agent)
+        return SpanStanding(FailureStage.SINK, role.agent, detail, advice, is_late=True)
+    return SpanStanding(FLOWING, role.agent)
 
 
 def _own_work(word: TaskReported) -> str:
@@ -159,69 +166,75 @@ def _own_work(word: TaskReported) -> str:
     return f"changes wait for maintenance of the table: {word.error}"
 
 
-def _of_start(role: Assignment, doing: TaskState | None, last_error: str | None) -> Standing:
+def _of_start(role: Assignment, doing: TaskState | None, last_error: str | None) -> SpanStanding:
     before = _before(last_error)
     if doing is None:
         advice = "check the agent's log. End an agent that hangs: its tables move to other agents after a lease"
         detail = f"assigned, waiting for the agent's first report{before}"
-        return Standing(Stage.SCHEDULING, role.agent, detail, advice)
+        return SpanStanding(FailureStage.SCHEDULING, role.agent, detail, advice)
     if last_error:
         detail = f"it is being retried; {role.agent} reports {doing}{before}"
         code = error_code_of(last_error)
-        return Standing(code.stage, role.agent, detail, code.advice)
+        return SpanStanding(code.stage, role.agent, detail, code.advice)
     if doing is TaskState.PREPARING:
         advice = "check that the agent reaches the broker and that offsets are retained"
-        return Standing(Stage.SOURCE, role.agent, "the source is being opened", advice)
+        return SpanStanding(FailureStage.SOURCE, role.agent, "the source is being opened", advice)
     advice = "check that the sink answers and that no session holds the progress row locked"
-    return Standing(Stage.SINK, role.agent, f"the sink is being claimed; the agent reports {doing}", advice)
+    return SpanStanding(FailureStage.SINK, role.agent, f"the sink is being claimed; the agent reports {doing}", advice)
 
 
 def _before(last_error: str | None) -> str:
     return f"; before: {last_error}" if last_error else ""
 
 
-def _of_closing(state: CoordinatorState, key: SpanKey, record: SpanDispatched, agent: str) -> Standing:
+def _of_closing(state: CoordinatorState, key: SpanKey, record: SpanDispatched, agent: str) -> SpanStanding:
     feed = state.feeds.get(key.feed)
     if feed is not None and feed.abandoned:
         advice = "it is removed without its sink, so no other agent can take the table: end an agent that hangs"
-        return Standing(Stage.SINK, agent, "it must stop without the sink", advice)
+        return SpanStanding(FailureStage.SINK, agent, "it must stop without the sink", advice)
     detail = f"its last position is being sealed at the sink{_before(record.last_error)}"
-    return Standing(Stage.SINK, agent, detail, "the sink must answer for the table to be sealed")
+    return SpanStanding(FailureStage.SINK, agent, detail, "the sink must answer for the table to be sealed")
 
 
-def _of_unassigned(state: CoordinatorState, key: SpanKey, record: SpanDispatched | None) -> Standing:
+def _of_unassigned(state: CoordinatorState, key: SpanKey, record: SpanDispatched | None) -> SpanStanding:
     if record is not None and record.failures:
         code = error_code_of(record.last_error)
         detail = f"failed {_times(record.failures)}; {record.last_error}"
         is_closed = record.state is ReplicationState.REMOVING
         again = "it is retried" if is_closed else f"`headgate feed resume {key.feed}` tries again at once"
-        return Standing(code.stage, None, detail, f"{code.advice}; {again}")
+        return SpanStanding(code.stage, None, detail, f"{code.advice}; {again}")
     if (missing := _missing(state)) is not None:
         return missing
     silent = _unanswered(state, key)
     if silent:
         detail = f"a new owner waits for {shown_names(silent)} to answer, for one lease at most"
-        return Standing(Stage.BARRIER, None, detail, "wait. If the agent never answers, end its process")
+        return SpanStanding(FailureStage.BARRIER, None, detail, "wait. If the agent never answers, end its process")
     if record is not None and record.state is ReplicationState.REMOVING:
-        return Standing(Stage.SCHEDULING, None, "waits for an agent to seal it", "at least one agent must be alive")
+        return SpanStanding(
+            FailureStage.SCHEDULING, None, "waits for an agent to seal it", "at least one agent must be alive"
+        )
     old = [other.span for other in state.index.overlapping(key) if is_open(state.spans.get(other))]
     if old:
         detail = f"its table is divided otherwise now: waits for {shown_names(old)} to be sealed"
-        return Standing(Stage.SCHEDULING, None, detail, "wait: what was written before is drained first")
+        return SpanStanding(FailureStage.SCHEDULING, None, detail, "wait: what was written before is drained first")
     detail = "waits for an agent with free capacity, or for one that has not stopped writing it yet"
     advice = "wait; if it stays, look for an agent with free capacity: `headgate agent list`"
-    return Standing(Stage.SCHEDULING, None, detail, advice)
+    return SpanStanding(FailureStage.SCHEDULING, None, detail, advice)
 
 
-def _missing(state: CoordinatorState) -> Standing | None:
+def _missing(state: CoordinatorState) -> SpanStanding | None:
     """Why no agent can be assigned a span; None if one can."""
     live = list(state.index.live.in_order())
     if not live:
-        return Standing(Stage.AGENT_MISSING, None, "no agent is alive", "start an agent: `headgate serve agent`")
+        return SpanStanding(
+            FailureStage.AGENT_MISSING, None, "no agent is alive", "start an agent: `headgate serve agent`"
+        )
     if not all(state.is_starting(session) for session in live):
         return None
     names = shown_names(sorted({agent for agent, _ in live}))
-    return Standing(Stage.AGENT_MISSING, None, f"agents are starting: {names}", "wait: Spark takes a while to start")
+    return SpanStanding(
+        FailureStage.AGENT_MISSING, None, f"agents are starting: {names}", "wait: Spark takes a while to start"
+    )
 
 
 def _unanswered(state: CoordinatorState, key: SpanKey) -> list[str]:

@@ -16,9 +16,9 @@ keeps its other tables: trouble with one table does not affect another.
 from collections.abc import Iterable
 from typing import Final
 
-from headgate.coordinator.core.draft import Draft
-from headgate.coordinator.core.replication import Phase, phase
-from headgate.coordinator.core.term import SessionId, Wait
+from headgate.coordinator.core.draft import CoordinatorDraft
+from headgate.coordinator.core.replication import SpanPhase, phase
+from headgate.coordinator.core.term import RoleWait, SessionId
 from headgate.records.control import Assignment, Epoch, SpanDispatched, TaskReported, TaskState
 from headgate.records.keys import SpanKey
 
@@ -40,13 +40,13 @@ MAY_WRITE: Final = (TaskState.REPLICATING, TaskState.STOPPING)
 """States reported by a session that may be writing."""
 
 
-def watch(draft: Draft, key: SpanKey, record: SpanDispatched) -> None:
+def watch(draft: CoordinatorDraft, key: SpanKey, record: SpanDispatched) -> None:
     """Start, or end, the waits that the record implies."""
     at, term = phase(record), draft.term
-    if at is Phase.REPLICATING:
+    if at is SpanPhase.REPLICATING:
         term.avoided.pop(key, None)
-    _watch(draft, "start", term.starting, key, record.primary if at is Phase.COMMIT else None)
-    is_draining = at in (Phase.HANDOVER, Phase.REMOVING)
+    _watch(draft, "start", term.starting, key, record.primary if at is SpanPhase.COMMIT else None)
+    is_draining = at in (SpanPhase.HANDOVER, SpanPhase.REMOVING)
     ended = _watch(draft, "drain", term.draining, key, record.primary if is_draining else None)
     if ended is not None:
         term.drained_at[ended.agent, ended.session] = draft.now.monotonic
@@ -55,7 +55,7 @@ def watch(draft: Draft, key: SpanKey, record: SpanDispatched) -> None:
 
 
 def _watch(
-    draft: Draft, timer: str, waits: dict[SpanKey, Wait], key: SpanKey, role: Assignment | None
+    draft: CoordinatorDraft, timer: str, waits: dict[SpanKey, RoleWait], key: SpanKey, role: Assignment | None
 ) -> Assignment | None:
     """Update a span's wait. All share one timer, because all have the same limit.
 
@@ -68,13 +68,13 @@ def _watch(
     if before is not None:
         del waits[key]
     if role is not None:
-        waits[key] = Wait(role, draft.now.monotonic)
+        waits[key] = RoleWait(role, draft.now.monotonic)
         if len(waits) == 1:
             draft.set_timer(timer, "", _SECONDS_MAX[timer])
     return None if before is None else before.role
 
 
-def await_stops(draft: Draft, key: SpanKey, sessions: Iterable[SessionId]) -> None:
+def await_stops(draft: CoordinatorDraft, key: SpanKey, sessions: Iterable[SessionId]) -> None:
     """Limit the wait of ``key`` for sessions that report that they may be writing it, during which no agent gets it."""
     stops = draft.term.stops
     for session in sessions:
@@ -84,19 +84,19 @@ def await_stops(draft: Draft, key: SpanKey, sessions: Iterable[SessionId]) -> No
                 draft.set_timer("stop", "", STOP_SECONDS_MAX)
 
 
-def pass_over(draft: Draft, key: SpanKey, session: SessionId, epoch: Epoch) -> None:
+def pass_over(draft: CoordinatorDraft, key: SpanKey, session: SessionId, epoch: Epoch) -> None:
     """Skip the session, which has had its time: see the module's docstring."""
     draft.term.avoided[key] = session
     draft.term.passed_over.setdefault(session, {})[key] = epoch
 
 
-def is_passed_over(draft: Draft, key: SpanKey, session: SessionId, epoch: Epoch) -> bool:
+def is_passed_over(draft: CoordinatorDraft, key: SpanKey, session: SessionId, epoch: Epoch) -> bool:
     """Whether the session's reports on the span under ``epoch`` no longer keep other agents from it."""
     passed = draft.term.passed_over.get(session)
     return passed is not None and key in passed and epoch <= passed[key]
 
 
-def passed_over(draft: Draft, key: SpanKey) -> set[SessionId]:
+def passed_over(draft: CoordinatorDraft, key: SpanKey) -> set[SessionId]:
     """Sessions that were skipped for the span, or for another with a partition of it."""
     if not draft.term.passed_over:
         return set()
@@ -104,7 +104,7 @@ def passed_over(draft: Draft, key: SpanKey) -> set[SessionId]:
     return {session for session, passed in draft.term.passed_over.items() if keys & passed.keys()}
 
 
-def forgive(draft: Draft, key: SpanKey, words: dict[SessionId, TaskReported]) -> None:
+def forgive(draft: CoordinatorDraft, key: SpanKey, words: dict[SessionId, TaskReported]) -> None:
     """Re-admit the sessions that were skipped for the span and have stopped since."""
     for session, passed in sorted(draft.term.passed_over.items()):
         word = words.get(session)

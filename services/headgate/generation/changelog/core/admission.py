@@ -6,14 +6,14 @@ fenced.
 
 from msgspec.structs import replace
 
-from headgate.generation.core.draft import Draft
+from headgate.generation.core.draft import GenerationDraft
 from headgate.generation.core.state import current_of, open_switch_of
 from headgate.records.generation import GenerationPhase, WriterAdmitted, WriterKey
 
 __all__ = ["admit_writers", "let_leave"]
 
 
-def admit_writers(draft: Draft, name: str) -> None:
+def admit_writers(draft: GenerationDraft, name: str) -> None:
     """Let new lives write where no switch could miss them; see that those that left are not waited for."""
     reports = draft.state.writers.get(name, {})
     newest: dict[str, int] = {}
@@ -30,7 +30,7 @@ def admit_writers(draft: Draft, name: str) -> None:
             let_leave(draft, name, writer, reports[writer, life].promise)
 
 
-def _may_join(draft: Draft, name: str, writer: str, life: int) -> bool:
+def _may_join(draft: GenerationDraft, name: str, writer: str, life: int) -> bool:
     """Whether a life may write from now on, by the switch that is under way. Its part in that switch passes to it."""
     generation = open_switch_of(draft.record(name))
     if draft.is_running(("fence", name, writer)) or current_of(draft.record(name)) is None:
@@ -49,7 +49,7 @@ def _may_join(draft: Draft, name: str, writer: str, life: int) -> bool:
     return True
 
 
-def let_leave(draft: Draft, name: str, writer: str, position: int) -> None:
+def let_leave(draft: GenerationDraft, name: str, writer: str, position: int) -> None:
     """A writer writes no more, and has written up to a position: the switch that is under way need not wait for it."""
     generation = open_switch_of(draft.record(name))
     known = next((each for each in draft.record(name).writers if each.writer == writer), None)
@@ -59,7 +59,7 @@ def let_leave(draft: Draft, name: str, writer: str, position: int) -> None:
         draft.change_cut(name, generation.epoch, writer, life=None, position=position)
 
 
-def _forget_earlier(draft: Draft, name: str, writer: str, life: int) -> None:
+def _forget_earlier(draft: GenerationDraft, name: str, writer: str, life: int) -> None:
     for other, earlier in sorted(draft.state.writers.get(name, {})):
         if other == writer and earlier < life:
             draft.delete(WriterKey(name, writer, earlier))

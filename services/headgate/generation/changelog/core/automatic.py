@@ -18,9 +18,9 @@ from typing import Final
 from msgspec.structs import asdict, replace
 
 from headgate.generation.changelog.core.life import REPORT_SECONDS
-from headgate.generation.changelog.core.planning import Plan, Policy, PolicyError, plan
+from headgate.generation.changelog.core.planning import Policy, PolicyError, RecutPlan, plan
 from headgate.generation.changelog.core.reported_loads import sum_loads
-from headgate.generation.core.draft import Draft
+from headgate.generation.core.draft import GenerationDraft
 from headgate.generation.core.effects import LookAtLog
 from headgate.generation.core.ranges import LogMap, MapError
 from headgate.generation.core.state import current_of, open_switch_of
@@ -50,7 +50,7 @@ def policy_of(record: LoadPolicy) -> Policy:
     return Policy(**asdict(record)).checked()
 
 
-def answer(draft: Draft, key: PolicyRequestKey, request: PolicyRequested) -> None:
+def answer(draft: GenerationDraft, key: PolicyRequestKey, request: PolicyRequested) -> None:
     """An operator sets a policy, or ends autoscaling."""
     outcome = GenerationOutcomeKey(key.set, key.request)
     if draft.outcome(outcome) is not None:
@@ -73,14 +73,14 @@ def answer(draft: Draft, key: PolicyRequestKey, request: PolicyRequested) -> Non
         draft.settle(outcome, OutcomeStatus.DONE, f"autoscaling is on: it looks every {LOOK_SECONDS:g} s")
 
 
-def resume(draft: Draft, name: str) -> None:
+def resume(draft: GenerationDraft, name: str) -> None:
     """A new owner does not know when the one before it has switched: it rests first."""
     automatic = draft.automatic(name)
     if automatic is not None:
         _begin(draft, name, rests_until=draft.now.monotonic + automatic.policy.cool_down_seconds)
 
 
-def suspend(draft: Draft, name: str, why: str) -> None:
+def suspend(draft: GenerationDraft, name: str, why: str) -> None:
     """Leave the log alone until a policy is set again."""
     automatic = draft.automatic(name)
     if automatic is not None and not automatic.suspended:
@@ -88,7 +88,7 @@ def suspend(draft: Draft, name: str, why: str) -> None:
         draft.memory(name).wanted = frozenset()
 
 
-def hear(draft: Draft, key: WriterKey, value: object) -> None:
+def hear(draft: GenerationDraft, key: WriterKey, value: object) -> None:
     """A writer's word has come: its load, if there is one, is of now."""
     heard = draft.memory(key.set).heard
     known, _ = heard.get(key.writer, (key.life, 0.0))
@@ -98,7 +98,7 @@ def hear(draft: Draft, key: WriterKey, value: object) -> None:
         heard.pop(key.writer, None)
 
 
-def look(draft: Draft, name: str) -> None:
+def look(draft: GenerationDraft, name: str) -> None:
     """Propose what this look and the one before it want."""
     automatic = draft.automatic(name)
     if automatic is None:
@@ -129,13 +129,13 @@ def look(draft: Draft, name: str) -> None:
         draft.run(("look", name), LookAtLog(name, record.topic))
 
 
-def _begin(draft: Draft, name: str, *, rests_until: float) -> None:
+def _begin(draft: GenerationDraft, name: str, *, rests_until: float) -> None:
     memory = draft.memory(name)
     memory.rests_until, memory.wanted = rests_until, frozenset()
     draft.set_timer(TIMER, (0, name), LOOK_SECONDS)
 
 
-def _plan(draft: Draft, name: str, record: SetRecorded, log: LogMap, policy: LoadPolicy) -> Plan:
+def _plan(draft: GenerationDraft, name: str, record: SetRecorded, log: LogMap, policy: LoadPolicy) -> RecutPlan:
     now, memory = draft.now.monotonic, draft.memory(name)
     reports = draft.state.writers.get(name, {})
     ages = {(writer, life): now - at for writer, (life, at) in memory.heard.items()}

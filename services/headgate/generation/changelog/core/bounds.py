@@ -16,14 +16,14 @@ from headgate.generation.core.stream_table import Gate, KnownStream, StreamTable
 from headgate.records.generation import SetRecorded
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class OffsetBounds(msgspec.Struct, frozen=True):
     """Offsets from ``first`` on, below ``limit``, may be applied; all that come, where it is None."""
 
     first: int
     limit: int | None
 
 
-class Wait(msgspec.Struct, frozen=True):
+class StreamWait(msgspec.Struct, frozen=True):
     """The next stream of ``partition``, from ``first`` on, waits until ``ancestor`` of ``read_from`` is read.
 
     The ancestor may be read now, and the reader is at ``position`` of it. ``end``: where it ends, once measured.
@@ -38,7 +38,7 @@ class Wait(msgspec.Struct, frozen=True):
     end: int | None
 
 
-class Standing(msgspec.Struct, frozen=True):
+class UnreadStream(msgspec.Struct, frozen=True):
     """A stream that a reader has yet to read to its end; ``end``: where that is, once it is closed and measured.
 
     ``position``: the next offset. ``waits_for``: streams that must be read before it may begin.
@@ -53,7 +53,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 def bounds_of(
     state: GenerationState, name: str, positions: Mapping[int, int], *, strict: bool = False
-) -> dict[int, Bounds]:
+) -> dict[int, OffsetBounds]:
     """Of each of ``positions`` (next offset by partition; those that are not named count as not read at all).
 
     Raises MapError where a generation's chunks are missing or corrupt.
@@ -67,7 +67,7 @@ def bounds_of(
 
 def waits_of(
     state: GenerationState, name: str, positions: Mapping[int, int], *, strict: bool = False
-) -> tuple[Wait, ...]:
+) -> tuple[StreamWait, ...]:
     """Which streams wait for which, for a reader at ``positions``; by partition, then ancestor. Raises MapError."""
     table = _table(state, name)
     unread = _unread(table, positions)
@@ -80,18 +80,20 @@ def waits_of(
         for stream in gate.held_by(waiting):
             ancestor, end = unread[stream].stream, unread[stream].end
             at = max(ancestor.start_offset, positions.get(ancestor.partition, 0))
-            found.append(Wait(waiting.id, partition, waiting.start_offset, ancestor.id, ancestor.partition, at, end))
+            found.append(
+                StreamWait(waiting.id, partition, waiting.start_offset, ancestor.id, ancestor.partition, at, end)
+            )
     return tuple(found)
 
 
 def standings_of(
     state: GenerationState, name: str, positions: Mapping[int, int], *, strict: bool = False
-) -> tuple[Standing, ...]:
-    """The ``Standing`` of a reader at ``positions``, by generation and range of the streams. Raises MapError."""
+) -> tuple[UnreadStream, ...]:
+    """The ``UnreadStream`` of a reader at ``positions``, by generation and range of the streams. Raises MapError."""
     unread = _unread(_table(state, name), positions)
     gate = Gate(unread, strict=strict)
     return tuple(
-        Standing(
+        UnreadStream(
             stream=each.stream.id,
             partition=each.stream.partition,
             position=_next_offset(each, positions),
@@ -165,15 +167,15 @@ def _next_offset(each: KnownStream, positions: Mapping[int, int]) -> int:
     return at if each.end is None else max(each.stream.start_offset, min(at, each.end))
 
 
-def _bounds(streams: Iterable[KnownStream], unread: Container[StreamId], readable: Container[StreamId]) -> Bounds:
+def _bounds(streams: Iterable[KnownStream], unread: Container[StreamId], readable: Container[StreamId]) -> OffsetBounds:
     """The first stream that is not read decides; behind the last one nothing may be read."""
     end = 0
     for each in streams:
         if each.stream.id in unread:
             start = max(each.stream.start_offset, end)
-            return Bounds(start, each.end) if each.stream.id in readable else Bounds(0, start)
+            return OffsetBounds(start, each.end) if each.stream.id in readable else OffsetBounds(0, start)
         end = max(end, each.end or 0)
-    return Bounds(0, end)
+    return OffsetBounds(0, end)
 
 
 _NO_STREAMS = StreamTable(SetRecorded(-1, "", None, 0, 0, (), ()))

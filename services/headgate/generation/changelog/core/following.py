@@ -49,7 +49,7 @@ class Followed(msgspec.Struct, frozen=True):
     promise: int = -1
 
 
-class Step(msgspec.Struct, frozen=True):
+class FollowingStep(msgspec.Struct, frozen=True):
     """What to do now. ``epoch`` is the generation it is about; ``switch``: what that closes, for PROMISE."""
 
     kind: StepKind
@@ -59,31 +59,31 @@ class Step(msgspec.Struct, frozen=True):
 
 def next_step(  # noqa: PLR0911 - a case for each step
     state: GenerationState, name: str, writer: str, life: int, followed: Followed
-) -> Step:
+) -> FollowingStep:
     """The next step of a life. Raises MapError where a generation's chunks are missing or corrupt."""
     record = state.sets.get(name)
     admitted = None if record is None else next((each for each in record.writers if each.writer == writer), None)
     if record is None or admitted is None or admitted.life < life:
-        return Step(StepKind.DELETED if followed.epoch else StepKind.JOIN)
+        return FollowingStep(StepKind.DELETED if followed.epoch else StepKind.JOIN)
     if admitted.life > life:
-        return Step(StepKind.REPLACED)
+        return FollowingStep(StepKind.REPLACED)
     if admitted.is_over:
-        return Step(StepKind.LOST)
+        return FollowingStep(StepKind.LOST)
     current = current_of(record)
     if current is None:
-        return Step(StepKind.JOIN)
+        return FollowingStep(StepKind.JOIN)
     if followed.epoch != current.epoch:
         state.map_of(name, current.epoch)
-        return Step(StepKind.SWITCH if followed.epoch else StepKind.START, current.epoch)
+        return FollowingStep(StepKind.SWITCH if followed.epoch else StepKind.START, current.epoch)
     prepared = next((each for each in record.generations if each.phase is GenerationPhase.PREPARED), None)
     is_asked = prepared is not None and any(cut.writer == writer and cut.life == life for cut in prepared.cuts)
     if prepared is not None and is_asked and followed.promised_epoch == prepared.epoch:
-        return Step(StepKind.WRITE, current.epoch)
+        return FollowingStep(StepKind.WRITE, current.epoch)
     if followed.promised_epoch:
-        return Step(StepKind.RELEASE, current.epoch)
+        return FollowingStep(StepKind.RELEASE, current.epoch)
     if prepared is not None and is_asked:
-        return Step(StepKind.PROMISE, prepared.epoch, _switch(state, name, prepared))
-    return Step(StepKind.WRITE, current.epoch)
+        return FollowingStep(StepKind.PROMISE, prepared.epoch, _switch(state, name, prepared))
+    return FollowingStep(StepKind.WRITE, current.epoch)
 
 
 def _switch(state: GenerationState, name: str, generation: GenerationRecorded) -> MapSwitch:

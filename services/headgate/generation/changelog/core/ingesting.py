@@ -3,7 +3,7 @@
 A partition of an input topic is one source, so it is one writer of the change log, whichever process reads it.
 """
 
-from headgate.records.places import Place
+from headgate.records.places import LogPosition
 
 
 def writer_of(name: str, topic: str, partition: int, topic_id: str | None) -> str:
@@ -11,7 +11,7 @@ def writer_of(name: str, topic: str, partition: int, topic_id: str | None) -> st
     return ".".join((name, topic, str(partition), topic_id or "unknown"))
 
 
-def keyless(place: Place) -> str:
+def keyless(place: LogPosition) -> str:
     """The error message for a record without a key."""
     return (
         f"topic {place.topic}, partition {place.partition}, offset {place.offset}: the record has no key, so no order "

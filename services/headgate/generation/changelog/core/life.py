@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.generation.changelog.core.following import Followed, Step, StepKind, next_step
+from headgate.generation.changelog.core.following import Followed, FollowingStep, StepKind, next_step
 from headgate.generation.changelog.core.load_sketch import LoadSketch
 from headgate.generation.changelog.core.outbox import Batch, Outbox, Written
 from headgate.generation.changelog.core.pacing import BatchPace
@@ -60,7 +60,7 @@ class Write(msgspec.Struct, frozen=True):
     batch: Batch
 
 
-class Report(msgspec.Struct, frozen=True):
+class FollowReport(msgspec.Struct, frozen=True):
     """``followed``, visible to all processes; ``loads``, if they were measured by the generation that it follows."""
 
     followed: Followed
@@ -74,7 +74,7 @@ class Report(msgspec.Struct, frozen=True):
         )
 
 
-Act = Simple | Write | Report
+Act = Simple | Write | FollowReport
 Turn = Generator[Act, Written | None, None]
 
 
@@ -122,11 +122,11 @@ class WriterLife:
                 yield from self._write()
                 yield from self._report_load(now)
 
-    def farewell(self) -> Report:
+    def farewell(self) -> FollowReport:
         """What an incarnation that stops permanently has written is its promise."""
-        return Report(Followed(self.followed.epoch, self.followed.promised_epoch, self._outbox.written.ahead))
+        return FollowReport(Followed(self.followed.epoch, self.followed.promised_epoch, self._outbox.written.ahead))
 
-    def _step(self) -> Step:
+    def _step(self) -> FollowingStep:
         return next_step(self._state, self._name, self._writer, self.life, self.followed)
 
     def _join(self, now: float) -> Turn:
@@ -134,7 +134,7 @@ class WriterLife:
         is_known = (self._writer, self.life) in self._state.writers.get(self._name, {})
         if not is_known and now - self._asked_at >= ASK_SECONDS:
             self._asked_at = now
-            yield Report(self.followed)
+            yield FollowReport(self.followed)
 
     def _start(self, now: float) -> Turn:
         yield Simple.TAKE_ID
@@ -148,19 +148,19 @@ class WriterLife:
         yield from self._switch(step, now)
         self.is_started = True
 
-    def _switch(self, step: Step, now: float) -> Turn:
+    def _switch(self, step: FollowingStep, now: float) -> Turn:
         self._closed = ()
         self.followed = Followed(step.epoch)
         self._measure_from(now)
-        yield Report(self.followed)
+        yield FollowReport(self.followed)
 
-    def _promise(self, step: Step) -> Turn:
+    def _promise(self, step: FollowingStep) -> Turn:
         if self._outbox.has_held:
             yield from self._write()
             return
         self._closed = () if step.switch is None else step.switch.closed
         self.followed = Followed(self.followed.epoch, step.epoch, self._outbox.written.ahead)
-        yield Report(self.followed)
+        yield FollowReport(self.followed)
 
     def _write(self) -> Turn:
         log = self._state.map_of(self._name, self.followed.epoch)
@@ -175,7 +175,7 @@ class WriterLife:
             return
         loads = self._sketch.loads(self._state.map_of(self._name, self.followed.epoch), now)
         self._measure_from(now)
-        yield Report(self.followed, loads)
+        yield FollowReport(self.followed, loads)
 
     def _measure_from(self, now: float) -> None:
         self._measured_from = now

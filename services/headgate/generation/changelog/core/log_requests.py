@@ -13,7 +13,7 @@ from headgate.generation.changelog.core.request_queue import (
     what_is_wrong,
 )
 from headgate.generation.changelog.core.switching import advance, prepare
-from headgate.generation.core.draft import Draft
+from headgate.generation.core.draft import GenerationDraft
 from headgate.generation.core.effects import (
     CreateLog,
     DeleteLog,
@@ -44,7 +44,7 @@ NO_ROOM: Final = (
 
 
 def create(
-    draft: Draft, outcome: GenerationOutcomeKey, request: GenerationRequested, record: SetRecorded | None
+    draft: GenerationDraft, outcome: GenerationOutcomeKey, request: GenerationRequested, record: SetRecorded | None
 ) -> None:
     """Create a change log. One that is so already is checked."""
     if record is not None and (record.topic, record.partitions) == (request.topic, request.partitions):
@@ -62,7 +62,7 @@ def create(
         draft.run(("create", outcome.set), CreateLog(outcome.set, request.topic, request.partitions, outcome.request))
 
 
-def take_created(draft: Draft, name: str, result: LogSeen | EffectRefused) -> None:
+def take_created(draft: GenerationDraft, name: str, result: LogSeen | EffectRefused) -> None:
     """The topic of a new change log is there: its first generation is in force at once."""
     waiting = waiting_of(draft, name, GenerationRequestKind.CREATE)
     if not waiting or draft.find(name) is not None:
@@ -86,7 +86,9 @@ def take_created(draft: Draft, name: str, result: LogSeen | EffectRefused) -> No
         draft.settle(outcome, OutcomeStatus.DONE, said)
 
 
-def grow(draft: Draft, outcome: GenerationOutcomeKey, request: GenerationRequested, record: SetRecorded) -> None:
+def grow(
+    draft: GenerationDraft, outcome: GenerationOutcomeKey, request: GenerationRequested, record: SetRecorded
+) -> None:
     """Add partitions to a change log's topic."""
     if request.partitions <= record.partitions:
         draft.settle(
@@ -99,7 +101,7 @@ def grow(draft: Draft, outcome: GenerationOutcomeKey, request: GenerationRequest
         draft.run(("grow", outcome.set), GrowLog(outcome.set, record.topic, request.partitions))
 
 
-def take_grown(draft: Draft, name: str, result: LogSeen | EffectRefused) -> None:
+def take_grown(draft: GenerationDraft, name: str, result: LogSeen | EffectRefused) -> None:
     """Partitions were added to the topic, or could not be."""
     waiting = waiting_of(draft, name, GenerationRequestKind.GROW)
     wrong = result.reason if isinstance(result, EffectRefused) else what_is_wrong(draft.record(name), result)
@@ -114,7 +116,7 @@ def take_grown(draft: Draft, name: str, result: LogSeen | EffectRefused) -> None
     settle_all(draft, waiting, OutcomeStatus.DONE, said)
 
 
-def delete(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded) -> None:
+def delete(draft: GenerationDraft, outcome: GenerationOutcomeKey, record: SetRecorded) -> None:
     """Delete a change log that has no readers, with its topics."""
     readers = sorted(draft.state.readers.get(outcome.set, {}))
     if readers:
@@ -130,7 +132,7 @@ def delete(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded) -> 
     draft.run(("delete", outcome.set), DeleteLog(outcome.set, record.topic, record.topic_id, writers))
 
 
-def take_deleted(draft: Draft, name: str, result: LogDeleted) -> None:
+def take_deleted(draft: GenerationDraft, name: str, result: LogDeleted) -> None:
     """The topics are deleted: delete all records as well, whether or not a request still waits for it."""
     waiting = waiting_of(draft, name, GenerationRequestKind.DELETE)
     others = [*waiting_of(draft, name), *waiting_of(draft, name, GenerationRequestKind.GROW)]
@@ -144,13 +146,13 @@ def take_deleted(draft: Draft, name: str, result: LogDeleted) -> None:
     draft.delete_set(name)
 
 
-def check(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded) -> None:
+def check(draft: GenerationDraft, outcome: GenerationOutcomeKey, record: SetRecorded) -> None:
     """Compare what is recorded with the topic."""
     _accept(draft, outcome, "checking the topic and the chunks")
     draft.run(("repair", outcome.set), LookAtLog(outcome.set, record.topic, is_check=True))
 
 
-def note_failure(draft: Draft, effect: CreateLog | GrowLog | DeleteLog | LookAtLog, reason: str) -> None:
+def note_failure(draft: GenerationDraft, effect: CreateLog | GrowLog | DeleteLog | LookAtLog, reason: str) -> None:
     """Report once to the waiting requests why an effect failed; it is retried."""
     said = f"it failed and is retried: {reason}"
     for kind in _ASKED_BY[type(effect)]:
@@ -168,7 +170,7 @@ _ASKED_BY: Final = {
 }
 
 
-def _accept(draft: Draft, outcome: GenerationOutcomeKey, said: str) -> None:
+def _accept(draft: GenerationDraft, outcome: GenerationOutcomeKey, said: str) -> None:
     """A retry is not reported: the failure before it may have been reported already."""
     if draft.outcome(outcome) is None:
         draft.settle(outcome, OutcomeStatus.ACCEPTED, said)

@@ -39,7 +39,7 @@ class OutboxFullError(Exception):
     """No more changes can be taken before some are written."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class PendingChange(msgspec.Struct, frozen=True):
     """One change: its number at the source, the token of its key, and what is written."""
 
     position: int
@@ -72,7 +72,7 @@ class Written(msgspec.Struct, frozen=True):
 class Batch(msgspec.Struct, frozen=True):
     """Changes for one transaction, each with its partition, and what is written after it."""
 
-    changes: tuple[tuple[Change, int], ...]
+    changes: tuple[tuple[PendingChange, int], ...]
     after: Written
 
     @property
@@ -87,8 +87,8 @@ class Outbox:
     def __init__(self, limit: int, limit_bytes: int = OUTBOX_BYTES) -> None:
         self.limit, self.limit_bytes = limit, limit_bytes
         self.waiting_bytes = 0
-        self._held: deque[Change] = deque()
-        self._waiting: deque[Change] = deque()
+        self._held: deque[PendingChange] = deque()
+        self._waiting: deque[PendingChange] = deque()
         self._taken: Batch | None = None
         self._last_added = NOTHING
         self._highest_added = NOTHING
@@ -119,7 +119,7 @@ class Outbox:
         """Whether changes are held back, or were and are not written yet."""
         return bool(self._held)
 
-    def add(self, change: Change) -> bool:
+    def add(self, change: PendingChange) -> bool:
         """Accept one change. False if it is on the log already, or already waits to be written.
 
         Raises PositionError, OutboxFullError (a full box accepts nothing).
@@ -179,13 +179,13 @@ class Outbox:
         """
         if self._taken is not None:
             raise RuntimeError("the batch before is not committed yet")
-        chosen: list[tuple[Change, int]] = []
+        chosen: list[tuple[PendingChange, int]] = []
         closed_ids = {stream.id for stream in closed}
         if closed_ids:
             self._held_ranges = tuple((stream.start, stream.end) for stream in closed)
         left = limit_bytes
 
-        def fits(change: Change) -> bool:
+        def fits(change: PendingChange) -> bool:
             return not chosen or (len(chosen) < limit and change.size_bytes <= left)
 
         if not closed_ids:
@@ -217,7 +217,7 @@ class Outbox:
             self.waiting_bytes -= sum(change.size_bytes for change, _ in self._taken.changes)
             self._taken = None
 
-    def _after(self, chosen: Iterable[Change]) -> Written:
+    def _after(self, chosen: Iterable[PendingChange]) -> Written:
         last = max(change.position for change in chosen)
         ahead = max(self.written.ahead, last)
         if self._held and self._held[0].position < ahead:

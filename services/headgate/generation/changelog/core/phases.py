@@ -31,7 +31,7 @@ from headgate.records.generation import GenerationPhase
 from headgate.runtime.table import UnknownTransitionError, read_grid
 
 
-class Phase(StrEnum):
+class SwitchPhase(StrEnum):
     """The phase of a generation; ``none`` before its first record."""
 
     NONE = "none"
@@ -43,7 +43,7 @@ class Phase(StrEnum):
     ABORTED = "aborted"
 
 
-class Signal(StrEnum):
+class SwitchSignal(StrEnum):
     """What can happen to a generation."""
 
     CHOSEN = "chosen"
@@ -66,7 +66,7 @@ class Signal(StrEnum):
     """It is not needed any more."""
 
 
-class Action(StrEnum):
+class SwitchAction(StrEnum):
     """What the owner makes of a signal; each is one function in switching.py."""
 
     NEVER = "never"
@@ -97,22 +97,24 @@ expired      -       -        -         -         -          retire  retire
 """The whole machine, ``-`` for never and ``.`` for wait."""
 
 PHASE_AFTER: Final = {
-    Action.PREPARE: GenerationPhase.PREPARED,
-    Action.COMMIT: GenerationPhase.COMMITTED,
-    Action.ABORT: GenerationPhase.ABORTED,
-    Action.CLOSE: GenerationPhase.CLOSING,
-    Action.SUPERSEDE: GenerationPhase.SUPERSEDED,
-    Action.DRAIN: GenerationPhase.DRAINED,
+    SwitchAction.PREPARE: GenerationPhase.PREPARED,
+    SwitchAction.COMMIT: GenerationPhase.COMMITTED,
+    SwitchAction.ABORT: GenerationPhase.ABORTED,
+    SwitchAction.CLOSE: GenerationPhase.CLOSING,
+    SwitchAction.SUPERSEDE: GenerationPhase.SUPERSEDED,
+    SwitchAction.DRAIN: GenerationPhase.DRAINED,
 }
 """The phase that each action leads to. The others change none, or delete the generation (RETIRE)."""
 
-TRANSITIONS: Final = read_grid(_TABLE, Phase, Signal, Action, {"-": Action.NEVER, ".": Action.WAIT})
+TRANSITIONS: Final = read_grid(
+    _TABLE, SwitchPhase, SwitchSignal, SwitchAction, {"-": SwitchAction.NEVER, ".": SwitchAction.WAIT}
+)
 
 
-def action_for(phase: GenerationPhase | None, signal: Signal) -> Action:
+def action_for(phase: GenerationPhase | None, signal: SwitchSignal) -> SwitchAction:
     """The action. Raises UnknownTransitionError."""
-    where = Phase.NONE if phase is None else Phase(phase.value)
+    where = SwitchPhase.NONE if phase is None else SwitchPhase(phase.value)
     action = TRANSITIONS[where, signal]
-    if action is Action.NEVER:
+    if action is SwitchAction.NEVER:
         raise UnknownTransitionError(f"{signal.value} cannot happen to a generation that is {where.value}")
     return action

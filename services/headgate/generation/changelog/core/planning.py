@@ -69,7 +69,7 @@ class Policy(msgspec.Struct, frozen=True):
         return self
 
 
-class Load(msgspec.Struct, frozen=True):
+class MeasuredLoad(msgspec.Struct, frozen=True):
     """What a stream bears: changes per second, for how long it has been open, and a sample of its keys.
 
     ``sample``: tokens with their share of the load (any unit), ascending by token; the finer, the better a split.
@@ -80,7 +80,7 @@ class Load(msgspec.Struct, frozen=True):
     sample: tuple[tuple[int, float], ...] = ()
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RecutPlan(msgspec.Struct, frozen=True):
     """Changes in the order of ranges, and what would be done but for a limit."""
 
     changes: tuple[Recut, ...] = ()
@@ -88,8 +88,8 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(
-    policy: Policy, log: LogMap, loads: Mapping[StreamId, Load], *, merge: bool = True, free: int | None = None
-) -> Plan:
+    policy: Policy, log: LogMap, loads: Mapping[StreamId, MeasuredLoad], *, merge: bool = True, free: int | None = None
+) -> RecutPlan:
     """What to change now. A stream without a known load is left alone; without ``merge``, nothing is merged.
 
     ``free``: partitions for new streams, of which each takes one; None: they are not counted. Raises PolicyError.
@@ -117,7 +117,9 @@ def plan(
     most = min(policy.changes_max - len(splits), slots) if merge else 0
     merges = _merges(policy, log, loads, most, len(log.streams) - policy.streams_min)
     order = {stream.id: number for number, stream in enumerate(log.streams)}
-    return Plan(tuple(sorted((*splits.values(), *merges), key=lambda change: order[change.streams[0]])), tuple(left))
+    return RecutPlan(
+        tuple(sorted((*splits.values(), *merges), key=lambda change: order[change.streams[0]])), tuple(left)
+    )
 
 
 def first_map(partitions: int, streams: int, draw: Draw, *, generation: int = 1) -> LogMap:
@@ -193,7 +195,7 @@ def resize(log: LogMap, streams: int) -> tuple[Recut, ...]:
     return tuple(changes)
 
 
-def _is_hot(policy: Policy, load: Load | None) -> bool:
+def _is_hot(policy: Policy, load: MeasuredLoad | None) -> bool:
     return (
         load is not None
         and load.open_seconds >= policy.settle_seconds
@@ -201,7 +203,7 @@ def _is_hot(policy: Policy, load: Load | None) -> bool:
     )
 
 
-def _cuts(policy: Policy, stream: LogStream, load: Load) -> tuple[int, ...]:
+def _cuts(policy: Policy, stream: LogStream, load: MeasuredLoad) -> tuple[int, ...]:
     """Where to cut a hot stream: round a key that alone is too much, else where half of the load is on each side."""
     sample = [(token, share) for token, share in load.sample if stream.start < token <= stream.end and share > 0]
     total = sum(share for _, share in sample)
@@ -220,7 +222,7 @@ def _cuts(policy: Policy, stream: LogStream, load: Load) -> tuple[int, ...]:
     return () if best is None else (best[1],)
 
 
-def _merges(policy: Policy, log: LogMap, loads: Mapping[StreamId, Load], most: int, spare: int) -> list[Recut]:
+def _merges(policy: Policy, log: LogMap, loads: Mapping[StreamId, MeasuredLoad], most: int, spare: int) -> list[Recut]:
     """Runs of neighbours that have little load together, as long as they can be."""
     merges: list[Recut] = []
     run: list[LogStream] = []

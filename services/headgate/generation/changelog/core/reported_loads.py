@@ -15,7 +15,7 @@ import msgspec
 
 from headgate.generation.changelog.core.life import REPORT_SECONDS
 from headgate.generation.changelog.core.load_sketch import SAMPLE_CHANGES
-from headgate.generation.changelog.core.planning import Load
+from headgate.generation.changelog.core.planning import MeasuredLoad
 from headgate.generation.core.ranges import LogMap
 from headgate.generation.core.stream_id import StreamId, StreamIdError
 from headgate.records.generation import SetRecorded, StreamLoad, WriterReported
@@ -42,7 +42,7 @@ class ReportedLoads(msgspec.Struct, frozen=True):
     ``unknown``: writers whose load is not known yet. ``refused``: writer → what is wrong with its report.
     """
 
-    streams: Mapping[StreamId, Load] = {}
+    streams: Mapping[StreamId, MeasuredLoad] = {}
     writers: tuple[WriterLoad, ...] = ()
     unknown: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
@@ -123,7 +123,7 @@ def sum_loads(
         heard.append(WriterLoad(admitted.writer, per_second, ages[life]))
     known = log.streams if heard or silent else ()
     streams = {
-        stream.id: Load(
+        stream.id: MeasuredLoad(
             rates.get(stream.id, 0.0),
             open_seconds.get(stream.id, 0.0),
             tuple(sorted(samples.get(stream.id, {}).items())),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from headgate.generation.core.draft import Draft
+from headgate.generation.core.draft import GenerationDraft
 from headgate.generation.core.effects import LogSeen
 from headgate.generation.core.splitmix import Splitmix
 from headgate.records.control import OutcomeStatus, is_unsettled
@@ -18,7 +18,9 @@ from headgate.records.generation import (
 Waiting = tuple[GenerationOutcomeKey, GenerationRequested]
 
 
-def waiting_of(draft: Draft, name: str, kind: GenerationRequestKind = GenerationRequestKind.SWITCH) -> list[Waiting]:
+def waiting_of(
+    draft: GenerationDraft, name: str, kind: GenerationRequestKind = GenerationRequestKind.SWITCH
+) -> list[Waiting]:
     """Requests of a set that are not settled, nor part of the switch that is under way, in the order of the log."""
     record = draft.find(name)
     taken = {request for each in (record.generations if record else ()) for request in each.requests}
@@ -31,7 +33,7 @@ def waiting_of(draft: Draft, name: str, kind: GenerationRequestKind = Generation
     return found
 
 
-def settle_all(draft: Draft, waiting: Sequence[Waiting], status: OutcomeStatus, reason: str) -> None:
+def settle_all(draft: GenerationDraft, waiting: Sequence[Waiting], status: OutcomeStatus, reason: str) -> None:
     """Give all of them the same answer."""
     for outcome, _ in waiting:
         draft.settle(outcome, status, reason)
@@ -51,7 +53,7 @@ def what_is_wrong(record: SetRecorded, seen: LogSeen) -> str | None:
     return None
 
 
-def adopt_partitions(draft: Draft, name: str, seen: LogSeen) -> None:
+def adopt_partitions(draft: GenerationDraft, name: str, seen: LogSeen) -> None:
     """Adopt partitions that were added to the topic, by any client: the next switch can use them."""
     record = draft.record(name)
     if len(seen.ends) > record.partitions:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from headgate.generation.changelog.core import automatic
 from headgate.generation.changelog.core.log_requests import check, create, delete, exists, grow
-from headgate.generation.changelog.core.phases import Signal
+from headgate.generation.changelog.core.phases import SwitchSignal
 from headgate.generation.changelog.core.planning import next_map
 from headgate.generation.changelog.core.request_queue import (
     adopt_partitions,
@@ -19,7 +19,7 @@ from headgate.generation.changelog.core.request_queue import (
     what_is_wrong,
 )
 from headgate.generation.changelog.core.switching import advance, prepare, raise_signal
-from headgate.generation.core.draft import Draft
+from headgate.generation.core.draft import GenerationDraft
 from headgate.generation.core.effects import EffectRefused, LogSeen, LookAtLog
 from headgate.generation.core.ranges import LogMap, MapError, Recut, check_switch
 from headgate.generation.core.state import current_of, open_switch_of
@@ -48,7 +48,7 @@ FORGOTTEN_MS = 86_400_000
 """Requests that were settled a day ago are deleted: a command deletes its own unless it was killed or gave up."""
 
 
-def answer(draft: Draft, key: GenerationRequestKey, request: GenerationRequested) -> None:
+def answer(draft: GenerationDraft, key: GenerationRequestKey, request: GenerationRequested) -> None:
     """A request has come, or a new owner has found it."""
     outcome = GenerationOutcomeKey(key.set, key.request)
     settled = draft.outcome(outcome)
@@ -77,7 +77,7 @@ def answer(draft: Draft, key: GenerationRequestKey, request: GenerationRequested
             draft.settle(outcome, OutcomeStatus.ACCEPTED, "it waits for its turn, or for a look at the topic")
 
 
-def forget_settled(draft: Draft) -> None:
+def forget_settled(draft: GenerationDraft) -> None:
     """Delete old requests whose commands did not."""
     for key in sorted(draft.state.requests):
         outcome = GenerationOutcomeKey(key.set, key.request)
@@ -87,7 +87,7 @@ def forget_settled(draft: Draft) -> None:
             draft.delete(outcome)
 
 
-def begin_waiting(draft: Draft, name: str) -> None:
+def begin_waiting(draft: GenerationDraft, name: str) -> None:
     """Begin the next switch, if one is asked for and none is under way."""
     record = draft.find(name)
     if record is None or open_switch_of(record) is not None or not waiting_of(draft, name):
@@ -95,7 +95,7 @@ def begin_waiting(draft: Draft, name: str) -> None:
     draft.run(("look", name), LookAtLog(name, record.topic))
 
 
-def take_look(draft: Draft, name: str, result: LogSeen | EffectRefused) -> None:
+def take_look(draft: GenerationDraft, name: str, result: LogSeen | EffectRefused) -> None:
     """The topic was looked at for the switches that wait, or was created."""
     if isinstance(result, EffectRefused):
         settle_all(draft, waiting_of(draft, name), OutcomeStatus.REFUSED, result.reason)
@@ -112,7 +112,7 @@ def take_look(draft: Draft, name: str, result: LogSeen | EffectRefused) -> None:
     advance(draft, name)
 
 
-def take_repair(draft: Draft, name: str, result: LogSeen | EffectRefused) -> None:
+def take_repair(draft: GenerationDraft, name: str, result: LogSeen | EffectRefused) -> None:
     """The topic was inspected for a check: answer all requests that have arrived by now."""
     again = waiting_of(draft, name, GenerationRequestKind.CREATE)
     waiting = [*waiting_of(draft, name, GenerationRequestKind.REPAIR), *again]
@@ -139,7 +139,7 @@ def take_repair(draft: Draft, name: str, result: LogSeen | EffectRefused) -> Non
     settle_all(draft, waiting[: len(waiting) - len(again)], OutcomeStatus.DONE, f"nothing is wrong: {said}")
 
 
-def _standstill(draft: Draft, name: str) -> list[str]:
+def _standstill(draft: GenerationDraft, name: str) -> list[str]:
     """Why a switch does not proceed: the last failure of each effect that it waits for."""
     open_switch = open_switch_of(draft.record(name))
     if open_switch is None:
@@ -156,20 +156,20 @@ def _standstill(draft: Draft, name: str) -> list[str]:
 _WAITS = {"ends": "writing END markers", "measure": "measuring the closed streams", "fence": "fencing a writer"}
 
 
-def _abort(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded, who: str) -> None:
+def _abort(draft: GenerationDraft, outcome: GenerationOutcomeKey, record: SetRecorded, who: str) -> None:
     prepared = next((each for each in record.generations if each.phase is GenerationPhase.PREPARED), None)
     if prepared is None:
         draft.settle(outcome, OutcomeStatus.REFUSED, "no switch is prepared: what is committed cannot be taken back")
         return
-    raise_signal(draft, outcome.set, prepared.epoch, Signal.ABANDONED, f"taken back by {who}")
+    raise_signal(draft, outcome.set, prepared.epoch, SwitchSignal.ABANDONED, f"taken back by {who}")
     automatic.suspend(draft, outcome.set, f"generation {prepared.epoch} was taken back by {who}")
     draft.settle(outcome, OutcomeStatus.DONE, f"generation {prepared.epoch} is aborted")
 
 
-def _retire(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded) -> None:
+def _retire(draft: GenerationDraft, outcome: GenerationOutcomeKey, record: SetRecorded) -> None:
     drained = [each.epoch for each in record.generations if each.phase is GenerationPhase.DRAINED]
     for epoch in drained:
-        raise_signal(draft, outcome.set, epoch, Signal.EXPIRED)
+        raise_signal(draft, outcome.set, epoch, SwitchSignal.EXPIRED)
     held = [
         f"{each.epoch} is {each.phase.value}"
         for each in record.generations
@@ -179,7 +179,7 @@ def _retire(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded) ->
     draft.settle(outcome, OutcomeStatus.DONE, f"{said}; held back: {', '.join(held)}" if held else said)
 
 
-def _choose(draft: Draft, name: str, seen: LogSeen) -> None:
+def _choose(draft: GenerationDraft, name: str, seen: LogSeen) -> None:
     """One switch of all that wait, as far as they go together."""
     record = draft.record(name)
     current = current_of(record)
@@ -219,7 +219,9 @@ def _choose(draft: Draft, name: str, seen: LogSeen) -> None:
     prepare(draft, name, made_of(chosen), tuple(outcome.request for outcome in taken), f"{len(chosen)} changes")
 
 
-def _choose_proposal(draft: Draft, name: str, epoch: int, made_of: Callable[[Sequence[Recut]], LogMap]) -> None:
+def _choose_proposal(
+    draft: GenerationDraft, name: str, epoch: int, made_of: Callable[[Sequence[Recut]], LogMap]
+) -> None:
     """Choose autoscaling's proposal, if nothing else is requested."""
     proposal = draft.memory(name).proposal
     if proposal is None or proposal.epoch != epoch:
@@ -231,7 +233,7 @@ def _choose_proposal(draft: Draft, name: str, epoch: int, made_of: Callable[[Seq
     prepare(draft, name, log, (), f"automatic: {len(proposal.changes)} changes, the first by {proposal.changes[0].why}")
 
 
-def _who(draft: Draft, taken: Sequence[GenerationOutcomeKey]) -> str:
+def _who(draft: GenerationDraft, taken: Sequence[GenerationOutcomeKey]) -> str:
     keys = (GenerationRequestKey(outcome.set, outcome.request) for outcome in taken)
     return ", ".join(sorted({draft.state.requests[key].request.requested_by for key in keys}))
 

@@ -10,8 +10,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from headgate.generation.changelog.core.admission import admit_writers, let_leave
-from headgate.generation.changelog.core.phases import PHASE_AFTER, Action, Signal, action_for
-from headgate.generation.core.draft import Draft
+from headgate.generation.changelog.core.phases import PHASE_AFTER, SwitchAction, SwitchSignal, action_for
+from headgate.generation.core.draft import GenerationDraft
 from headgate.generation.core.effects import FenceWriter, MeasureEnds, WriteEnds
 from headgate.generation.core.ranges import LogMap
 from headgate.generation.core.state import current_of, open_switch_of
@@ -63,7 +63,7 @@ STEPS_MAX: Final = 1_000
 """Steps of one set in one decision; each leads to a later phase, so more is a bug."""
 
 
-def advance(draft: Draft, name: str) -> None:
+def advance(draft: GenerationDraft, name: str) -> None:
     """Take every step that is due."""
     for _ in range(STEPS_MAX):
         admit_writers(draft, name)
@@ -75,7 +75,7 @@ def advance(draft: Draft, name: str) -> None:
     raise RuntimeError(f"the review of set {name} does not end")
 
 
-def resume(draft: Draft, name: str) -> None:
+def resume(draft: GenerationDraft, name: str) -> None:
     """What a new owner does with a set that it finds."""
     advance(draft, name)
     for each in draft.record(name).generations:
@@ -87,24 +87,24 @@ def resume(draft: Draft, name: str) -> None:
             _expire_later(draft, name, each)
 
 
-def raise_signal(draft: Draft, name: str, epoch: int, signal: Signal, reason: str = "") -> None:
+def raise_signal(draft: GenerationDraft, name: str, epoch: int, signal: SwitchSignal, reason: str = "") -> None:
     """One signal for one generation. Raises UnknownTransitionError."""
     generation = draft.generation(name, epoch)
     action = action_for(None if generation is None else generation.phase, signal)
-    if action is not Action.WAIT and generation is not None:
+    if action is not SwitchAction.WAIT and generation is not None:
         _ACTIONS[action](draft, name, generation, reason)
 
 
-def prepare(draft: Draft, name: str, log: LogMap, requests: tuple[str, ...], reason: str) -> None:
+def prepare(draft: GenerationDraft, name: str, log: LogMap, requests: tuple[str, ...], reason: str) -> None:
     """The map of the next generation is made: PREPARED. Without writers it is committed in the same decision."""
-    action_for(None, Signal.CHOSEN)
+    action_for(None, SwitchSignal.CHOSEN)
     record = draft.record(name)
     current = current_of(record)
     chunks = draft.describe(name, log)
     cuts = tuple(WriterCut(each.writer, each.life, None, ended=False) for each in record.writers if not each.is_over)
     generation = GenerationRecorded(
         epoch=log.generation,
-        phase=PHASE_AFTER[Action.PREPARE],
+        phase=PHASE_AFTER[SwitchAction.PREPARE],
         chunks=chunks,
         follows=0 if current is None else current.epoch,
         cuts=cuts,
@@ -115,14 +115,14 @@ def prepare(draft: Draft, name: str, log: LogMap, requests: tuple[str, ...], rea
     )
     for old in record.generations:
         if old.phase is GenerationPhase.ABORTED:
-            raise_signal(draft, name, old.epoch, Signal.EXPIRED)
+            raise_signal(draft, name, old.epoch, SwitchSignal.EXPIRED)
     record = draft.record(name)
     draft.put_set(name, replace(record, generations=(*record.generations, generation), last_epoch=log.generation))
     draft.wait_for_writers("promise", name, log.generation, PROMISE_SECONDS)
     draft.wait_for_writers("abandon", name, log.generation, ABANDON_SECONDS)
 
 
-def hear(draft: Draft, name: str, report: WriterReported) -> None:
+def hear(draft: GenerationDraft, name: str, report: WriterReported) -> None:
     """A writer's word: one that promises shows that the others may be slow and not silent."""
     for each in draft.record(name).generations:
         if each.phase is GenerationPhase.PREPARED and report.promised_epoch == each.epoch:
@@ -130,7 +130,7 @@ def hear(draft: Draft, name: str, report: WriterReported) -> None:
             draft.wait_for_writers("abandon", name, each.epoch, ABANDON_SECONDS, ABANDON_SECONDS_MAX)
 
 
-def take_fenced(draft: Draft, name: str, writer: str, position: int) -> None:
+def take_fenced(draft: GenerationDraft, name: str, writer: str, position: int) -> None:
     """A writer has been fenced: it writes no more, and what it has written is its promise in whatever switch waits.
 
     The next of those who are silent still takes its turn.
@@ -139,22 +139,22 @@ def take_fenced(draft: Draft, name: str, writer: str, position: int) -> None:
     for each in draft.record(name).generations:
         if each.phase is GenerationPhase.PREPARED:
             draft.wait_for_writers("abandon", name, each.epoch, ABANDON_SECONDS, ABANDON_SECONDS_MAX)
-            raise_signal(draft, name, each.epoch, Signal.OVERDUE)
+            raise_signal(draft, name, each.epoch, SwitchSignal.OVERDUE)
 
 
-def _due(draft: Draft, name: str) -> tuple[int, Signal] | None:
+def _due(draft: GenerationDraft, name: str) -> tuple[int, SwitchSignal] | None:
     """The first generation to which something has happened."""
     record = draft.record(name)
     for each in record.generations:
         match each.phase:
             case GenerationPhase.PREPARED if all(_promise(draft, name, each, cut) is not None for cut in each.cuts):
-                return each.epoch, Signal.ACKNOWLEDGED
+                return each.epoch, SwitchSignal.ACKNOWLEDGED
             case GenerationPhase.CLOSING if _successor(record, each) is not None:
                 about = ("measure", name, each.epoch)
                 if not draft.is_running(about) and all(cut.ended for cut in _follower(record, each).cuts):
-                    return each.epoch, Signal.ENDED
+                    return each.epoch, SwitchSignal.ENDED
             case GenerationPhase.SUPERSEDED if _is_read(draft, name, each):
-                return each.epoch, Signal.READ
+                return each.epoch, SwitchSignal.READ
             case _:
                 pass
     return None
@@ -175,7 +175,7 @@ def _follower(record: SetRecorded, generation: GenerationRecorded) -> Generation
     return found
 
 
-def _promise(draft: Draft, name: str, generation: GenerationRecorded, cut: WriterCut) -> int | None:
+def _promise(draft: GenerationDraft, name: str, generation: GenerationRecorded, cut: WriterCut) -> int | None:
     """The position that a writer has promised, or was found to have written when it was fenced."""
     if cut.position is not None:
         return cut.position
@@ -183,7 +183,7 @@ def _promise(draft: Draft, name: str, generation: GenerationRecorded, cut: Write
     return None if report is None or report.promised_epoch != generation.epoch else report.promise
 
 
-def _is_read(draft: Draft, name: str, generation: GenerationRecorded) -> bool:
+def _is_read(draft: GenerationDraft, name: str, generation: GenerationRecorded) -> bool:
     closed_by = _follower(draft.record(name), generation).epoch
     return all(reader.read_epoch >= closed_by for reader in draft.state.readers.get(name, {}).values())
 
@@ -191,9 +191,9 @@ def _is_read(draft: Draft, name: str, generation: GenerationRecorded) -> bool:
 # --- the actions of the table ---
 
 
-def _commit(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
+def _commit(draft: GenerationDraft, name: str, generation: GenerationRecorded, _reason: str) -> None:
     cuts = tuple(replace(cut, position=_promise(draft, name, generation, cut)) for cut in generation.cuts)
-    draft.change(name, generation.epoch, phase=PHASE_AFTER[Action.COMMIT], cuts=cuts)
+    draft.change(name, generation.epoch, phase=PHASE_AFTER[SwitchAction.COMMIT], cuts=cuts)
     draft.note_committed(name, generation.epoch)
     for request in generation.requests:
         draft.settle(
@@ -202,10 +202,10 @@ def _commit(draft: Draft, name: str, generation: GenerationRecorded, _reason: st
     draft.stop_waiting("promise", name, generation.epoch)
     draft.stop_waiting("abandon", name, generation.epoch)
     if generation.follows:
-        raise_signal(draft, name, generation.follows, Signal.FOLLOWED)
+        raise_signal(draft, name, generation.follows, SwitchSignal.FOLLOWED)
 
 
-def _fence(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
+def _fence(draft: GenerationDraft, name: str, generation: GenerationRecorded, _reason: str) -> None:
     topic = draft.record(name).topic
     silent = [cut.writer for cut in generation.cuts if _promise(draft, name, generation, cut) is None]
     room = FENCES_MAX - draft.count_running("fence", name)
@@ -213,45 +213,45 @@ def _fence(draft: Draft, name: str, generation: GenerationRecorded, _reason: str
         draft.run(("fence", name, writer), FenceWriter(name, generation.epoch, topic, writer))
 
 
-def _abort(draft: Draft, name: str, generation: GenerationRecorded, reason: str) -> None:
-    draft.change(name, generation.epoch, phase=PHASE_AFTER[Action.ABORT], reason=reason)
+def _abort(draft: GenerationDraft, name: str, generation: GenerationRecorded, reason: str) -> None:
+    draft.change(name, generation.epoch, phase=PHASE_AFTER[SwitchAction.ABORT], reason=reason)
     for request in generation.requests:
         draft.settle(GenerationOutcomeKey(name, request), OutcomeStatus.FAILED, f"aborted: {reason}")
     draft.stop_waiting("promise", name, generation.epoch)
     draft.stop_waiting("abandon", name, generation.epoch)
 
 
-def _close(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
-    draft.change(name, generation.epoch, phase=PHASE_AFTER[Action.CLOSE])
+def _close(draft: GenerationDraft, name: str, generation: GenerationRecorded, _reason: str) -> None:
+    draft.change(name, generation.epoch, phase=PHASE_AFTER[SwitchAction.CLOSE])
 
 
-def _measure(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
+def _measure(draft: GenerationDraft, name: str, generation: GenerationRecorded, _reason: str) -> None:
     record = draft.record(name)
     successor = _follower(record, generation)
     partitions = tuple(sorted(stream.partition for stream in draft.switch_to(name, successor).closed))
     draft.run(("measure", name, generation.epoch), MeasureEnds(name, generation.epoch, record.topic, partitions))
 
 
-def _supersede(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
-    draft.change(name, generation.epoch, phase=PHASE_AFTER[Action.SUPERSEDE])
+def _supersede(draft: GenerationDraft, name: str, generation: GenerationRecorded, _reason: str) -> None:
+    draft.change(name, generation.epoch, phase=PHASE_AFTER[SwitchAction.SUPERSEDE])
 
 
-def _drain(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
-    draft.change(name, generation.epoch, phase=PHASE_AFTER[Action.DRAIN])
+def _drain(draft: GenerationDraft, name: str, generation: GenerationRecorded, _reason: str) -> None:
+    draft.change(name, generation.epoch, phase=PHASE_AFTER[SwitchAction.DRAIN])
     _forget_cuts(draft, name, generation)
     draft.set_timer("expire", (generation.epoch, name), KEPT_SECONDS)
     drained = [each.epoch for each in draft.record(name).generations if each.phase is GenerationPhase.DRAINED]
     for epoch in drained[:-DRAINED_MAX]:
-        raise_signal(draft, name, epoch, Signal.EXPIRED)
+        raise_signal(draft, name, epoch, SwitchSignal.EXPIRED)
 
 
-def _expire_later(draft: Draft, name: str, generation: GenerationRecorded) -> None:
+def _expire_later(draft: GenerationDraft, name: str, generation: GenerationRecorded) -> None:
     """Counted from when it was drained: a new owner's term must not give it another seven days."""
     drained_seconds = (draft.now.wall_ms - generation.changed_ms) / 1_000
     draft.set_timer("expire", (generation.epoch, name), min(KEPT_SECONDS, max(0.0, KEPT_SECONDS - drained_seconds)))
 
 
-def _forget_cuts(draft: Draft, name: str, drained: GenerationRecorded) -> None:
+def _forget_cuts(draft: GenerationDraft, name: str, drained: GenerationRecorded) -> None:
     """Remove the cuts once the ends of the closed streams are measured: later readers need only the ends.
 
     The cuts of hundreds of generations with a hundred writers each would be most of the record.
@@ -261,26 +261,26 @@ def _forget_cuts(draft: Draft, name: str, drained: GenerationRecorded) -> None:
         draft.change(name, successor.epoch, cuts=())
 
 
-def _retire(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
+def _retire(draft: GenerationDraft, name: str, generation: GenerationRecorded, _reason: str) -> None:
     record = draft.record(name)
     left = tuple(each for each in record.generations if each.epoch != generation.epoch)
     draft.put_set(name, replace(record, generations=left))
     draft.undescribe(name, generation)
 
 
-_ACTIONS: Final[dict[Action, Callable[[Draft, str, GenerationRecorded, str], None]]] = {
-    Action.COMMIT: _commit,
-    Action.FENCE: _fence,
-    Action.ABORT: _abort,
-    Action.CLOSE: _close,
-    Action.MEASURE: _measure,
-    Action.SUPERSEDE: _supersede,
-    Action.DRAIN: _drain,
-    Action.RETIRE: _retire,
+_ACTIONS: Final[dict[SwitchAction, Callable[[GenerationDraft, str, GenerationRecorded, str], None]]] = {
+    SwitchAction.COMMIT: _commit,
+    SwitchAction.FENCE: _fence,
+    SwitchAction.ABORT: _abort,
+    SwitchAction.CLOSE: _close,
+    SwitchAction.MEASURE: _measure,
+    SwitchAction.SUPERSEDE: _supersede,
+    SwitchAction.DRAIN: _drain,
+    SwitchAction.RETIRE: _retire,
 }
 
 
-def _ask_for_ends(draft: Draft, name: str) -> None:
+def _ask_for_ends(draft: GenerationDraft, name: str) -> None:
     """The owner ends the closed streams for all writers: each has promised, or was fenced, and writes no more there."""
     record = draft.record(name)
     generation = open_switch_of(record)

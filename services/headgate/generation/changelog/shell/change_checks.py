@@ -7,7 +7,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, Final
 
-from headgate.generation.changelog.core.outbox import POSITION_MAX, Change, PositionError
+from headgate.generation.changelog.core.outbox import POSITION_MAX, PendingChange, PositionError
 from headgate.generation.changelog.shell.wire import change_headers, check_headers
 from headgate.generation.core.tokens import token_of_key
 
@@ -33,7 +33,7 @@ class ChangeTooLargeError(ValueError):
     """A change is larger than the change log's topic takes."""
 
 
-def checked_change(key: Any, value: Any, position: Any, headers: Any) -> Change:
+def checked_change(key: Any, value: Any, position: Any, headers: Any) -> PendingChange:
     """The change that a program gave. Raises ChangeTypeError, PositionError, ReservedHeaderError."""
     number = _checked_position(position)
     if not isinstance(key, bytes):
@@ -47,10 +47,10 @@ def checked_change(key: Any, value: Any, position: Any, headers: Any) -> Change:
         )
     given = _checked_headers(number, headers)
     check_headers(given)
-    return Change(number, token_of_key(key), key, value, given)
+    return PendingChange(number, token_of_key(key), key, value, given)
 
 
-def check_size(change: Change, writer: str, limit_bytes: int) -> None:
+def check_size(change: PendingChange, writer: str, limit_bytes: int) -> None:
     """Raises ChangeTooLargeError if the topic, which takes batches of ``limit_bytes``, would refuse the change."""
     if not change.headers and len(change.key) + len(change.value or b"") + 4 * len(writer) < limit_bytes - ROOM_BYTES:
         return

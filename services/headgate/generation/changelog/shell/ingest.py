@@ -53,7 +53,7 @@ from headgate.generation.changelog.shell.writer import (
 )
 from headgate.observability.logs import logger
 from headgate.observability.probes import Probes
-from headgate.records.places import Place
+from headgate.records.places import LogPosition
 from headgate.sources.offsets import SourceError, SourceUnreachableError
 from headgate.sources.topic_ids import MissingTopics, TopicReplacedError, ids_of_existing, topic_ids
 
@@ -184,7 +184,7 @@ class IngestService:
         topics: Collection[str],
         *,
         name: str,
-        skip: Collection[Place] = (),
+        skip: Collection[LogPosition] = (),
         probes: Probes,
         registry: CollectorRegistry,
     ) -> None:
@@ -286,7 +286,7 @@ class IngestService:
         except (NewerSchemaError, WriterCrashedError, TailCrashedError, LogGoneError):
             raise
         except ChangeRefusedError as error:
-            place = Place(*at, error.position)
+            place = LogPosition(*at, error.position)
             raise RecordRefusedError(
                 f"topic {place.topic}, partition {place.partition}, offset {place.offset}: {error}. "
                 f"To skip this record, start with --skip {place}"
@@ -347,7 +347,7 @@ class IngestService:
         source = self._sources.get(at)
         if source is None or source.writer is None or not source.is_read:
             return  # it was fetched before the partition went
-        place = Place(*at, message.offset())
+        place = LogPosition(*at, message.offset())
         figures = self._metrics.topics[place.topic]
         if place in self._skip:
             figures.skipped += 1

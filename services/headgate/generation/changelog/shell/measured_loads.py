@@ -9,7 +9,7 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import Partition
 from headgate.eventlog.partition_reader import PartitionReader
-from headgate.generation.changelog.core.planning import Load
+from headgate.generation.changelog.core.planning import MeasuredLoad
 from headgate.generation.core.ranges import LogMap, LogStream
 from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.tokens import token_of_key
@@ -23,7 +23,9 @@ SAMPLE_SECONDS_MAX: Final = 2.0
 """For the sample of one stream: it is an estimate."""
 
 
-def measured_loads(connection: KafkaConnection, topic: str, known: LogMap, seconds: float) -> dict[StreamId, Load]:
+def measured_loads(
+    connection: KafkaConnection, topic: str, known: LogMap, seconds: float
+) -> dict[StreamId, MeasuredLoad]:
     """Each stream's load: how far its partition's end moves in so many seconds, and which keys its last changes had.
 
     Raises LogError.
@@ -35,7 +37,7 @@ def measured_loads(connection: KafkaConnection, topic: str, known: LogMap, secon
     for stream in known.streams:
         moved = after[stream.partition] - before[stream.partition]
         sample = _sample(connection, topic, stream, after[stream.partition]) if moved else ()
-        loads[stream.id] = Load(moved / seconds, seconds, sample)
+        loads[stream.id] = MeasuredLoad(moved / seconds, seconds, sample)
     return loads
 
 

@@ -38,7 +38,7 @@ from headgate.generation.shell.own_log import WithOwnLog
 from headgate.generation.shell.tail import GenerationTail
 from headgate.records.base import Fact
 from headgate.records.generation import ReaderKey, ReaderReported
-from headgate.records.places import Place
+from headgate.records.places import LogPosition
 
 __all__ = [
     "BadRecordError",
@@ -82,7 +82,7 @@ class BadRecordError(ReaderError):
 
     code: ClassVar[str] = "change-reader-bad-record"
 
-    def __init__(self, place: Place, why: str) -> None:
+    def __init__(self, place: LogPosition, why: str) -> None:
         super().__init__(
             f"topic {place.topic}, partition {place.partition}, offset {place.offset}: {why}. The reader stops here. "
             "Find out who writes to the topic of the change log. To leave out this record, call "
@@ -162,7 +162,7 @@ class ChangeReader(WithOwnLog):
         self._wanted_before: Mapping[int, StreamReading] = {}
         self._stale: set[int] = set()
         self._bad: dict[int, BadRecordError] = {}
-        self._skipped: set[Place] = set()
+        self._skipped: set[LogPosition] = set()
         self._reader: PartitionReader | None = None
         self._tail = GenerationTail(log, name, f"reader-{reader}")
         try:
@@ -269,7 +269,7 @@ class ChangeReader(WithOwnLog):
 
         Raises PlaceError for a text that names no record, ReaderError for another topic.
         """
-        found = Place.parse(place)
+        found = LogPosition.parse(place)
         if found.topic != self._topic:
             raise ReaderError(
                 f"skip: {place} is not a record of change log {self._name!r}, whose topic is {self._topic}"
@@ -426,7 +426,7 @@ class ChangeReader(WithOwnLog):
             marker = marker_in(message.headers())
             writer, position = writer_in(message.headers())
         except NotOursError as why:
-            self._set_aside(Place(self._topic, partition, offset), why)
+            self._set_aside(LogPosition(self._topic, partition, offset), why)
             return None
         reading = self._progress.take(partition, offset, writer, marker)
         if reading is None:
@@ -450,7 +450,7 @@ class ChangeReader(WithOwnLog):
         self._progress.reached(partition, offset)
         return partition in self._assigned and self._progress.is_awaited(partition, offset)
 
-    def _set_aside(self, place: Place, why: NotOursError) -> None:
+    def _set_aside(self, place: LogPosition, why: NotOursError) -> None:
         if place in self._skipped:
             _log.warning("change log %s, reader %s: skipped %s on request: %s", self._name, self._id, place, why)
             self._progress.reached(place.partition, place.offset + 1)

@@ -11,8 +11,8 @@ from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError
-from headgate.generation.changelog.core.life import Act, Report, Simple, Write
-from headgate.generation.changelog.core.outbox import Batch, Change, Written
+from headgate.generation.changelog.core.life import Act, FollowReport, Simple, Write
+from headgate.generation.changelog.core.outbox import Batch, PendingChange, Written
 from headgate.generation.changelog.core.pacing import BatchPace
 from headgate.generation.changelog.shell.producer import (
     CommitTimedOutError,
@@ -72,11 +72,11 @@ class WriterActs:
                 return read_written(*self._place())
             case Write(batch=batch):
                 self._commit(batch)
-            case Report():
+            case FollowReport():
                 self.say(act, life)
         return None
 
-    def say(self, report: Report, life: int, *, leaving: bool = False) -> None:
+    def say(self, report: FollowReport, life: int, *, leaving: bool = False) -> None:
         """Write a life's report. Raises LogError."""
         record = report.record(wall_ms(), leaving=leaving)
         self._tail.say(Fact(WriterKey(self._name, self._writer, life), record))
@@ -126,7 +126,7 @@ class WriterActs:
         position = Outgoing(positions_topic(topic), where, self._writer.encode(), encode_written(batch.after))
         return [*records, position]
 
-    def _headers(self, change: Change) -> list[tuple[str, bytes | None]]:
+    def _headers(self, change: PendingChange) -> list[tuple[str, bytes | None]]:
         return [*change.headers, *change_headers(self._writer, change.position)]
 
     def _commit(self, batch: Batch) -> None:

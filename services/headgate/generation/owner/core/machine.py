@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from headgate.eventlog.log import Delivery
 from headgate.generation.changelog.core import automatic, log_requests, requests
-from headgate.generation.changelog.core.phases import Signal
+from headgate.generation.changelog.core.phases import SwitchSignal
 from headgate.generation.changelog.core.switching import RETRY_SECONDS, advance, hear, raise_signal, resume, take_fenced
-from headgate.generation.core.draft import Draft
+from headgate.generation.core.draft import GenerationDraft
 from headgate.generation.core.effects import (
     CheckRows,
     CreateLog,
@@ -35,7 +35,7 @@ from headgate.generation.core.effects import (
     WriterFenced,
 )
 from headgate.generation.core.state import GenerationState, digest, evolve, new_state
-from headgate.generation.core.term import Term
+from headgate.generation.core.term import GenerationTerm
 from headgate.generation.timestamps.core import timestamp_publishing, timestamp_sets
 from headgate.records.generation import (
     GenerationOutcomeKey,
@@ -68,10 +68,10 @@ __all__ = ["GENERATION", "decide", "digest", "evolve", "new_state"]
 def decide(state: GenerationState, given: Any, now: Now) -> Decision:
     """What follows from one input. Changes nothing of ``state`` but its term's memory and the maps that it keeps."""
     if isinstance(given, TermBegan):
-        state.term = Term(given.owner_rev, now.monotonic)
+        state.term = GenerationTerm(given.owner_rev, now.monotonic)
     if state.term is None:
         raise NoTermError(given)
-    draft = Draft(state, state.term, now)
+    draft = GenerationDraft(state, state.term, now)
     match given:
         case TermBegan():
             for name in sorted(state.sets):
@@ -96,14 +96,14 @@ def decide(state: GenerationState, given: Any, now: Now) -> Decision:
     return draft.decision()
 
 
-def _begin_timestamp_sets(draft: Draft) -> None:
+def _begin_timestamp_sets(draft: GenerationDraft) -> None:
     for name in sorted(draft.state.timestamps.sets):
         timestamp_publishing.advance(draft, name)
     for key, placed in sorted(draft.state.timestamps.requests.items(), key=lambda each: each[1].offset):
         timestamp_sets.answer(draft, key, placed.request)
 
 
-def _on_record(draft: Draft, delivery: Delivery) -> None:
+def _on_record(draft: GenerationDraft, delivery: Delivery) -> None:
     key, value = delivery.key, delivery.value
     match key:
         case WriterKey() if draft.find(key.set) is not None:
@@ -129,22 +129,22 @@ def _on_record(draft: Draft, delivery: Delivery) -> None:
             pass
 
 
-def _advance(draft: Draft, name: str) -> None:
+def _advance(draft: GenerationDraft, name: str) -> None:
     advance(draft, name)
     requests.begin_waiting(draft, name)
 
 
 TIMER_SIGNALS: Final = {
-    "promise": Signal.OVERDUE,
-    "abandon": Signal.ABANDONED,
-    "expire": Signal.EXPIRED,
+    "promise": SwitchSignal.OVERDUE,
+    "abandon": SwitchSignal.ABANDONED,
+    "expire": SwitchSignal.EXPIRED,
 }
 """What it means for a generation that a timer about it has run out. ``retry`` means none of them."""
 
 UNANSWERED: Final = "writers did not promise in time, and could not be fenced"
 
 
-def _on_timer(draft: Draft, timer: str) -> None:
+def _on_timer(draft: GenerationDraft, timer: str) -> None:
     kind, epoch, name = timer.split("/", 2)
     if kind == timestamp_publishing.TIMER:
         timestamp_publishing.advance(draft, name)
@@ -159,20 +159,20 @@ def _on_timer(draft: Draft, timer: str) -> None:
     if generation is not None and kind in TIMER_SIGNALS:
         raise_signal(draft, name, generation.epoch, TIMER_SIGNALS[kind], UNANSWERED)
     if generation is not None and kind == "retry" and generation.phase is GenerationPhase.PREPARED:
-        raise_signal(draft, name, generation.epoch, Signal.OVERDUE)
+        raise_signal(draft, name, generation.epoch, SwitchSignal.OVERDUE)
     if kind == "look":
         _retry_create(draft, name)
     _advance(draft, name)
 
 
-def _retry_create(draft: Draft, name: str) -> None:
+def _retry_create(draft: GenerationDraft, name: str) -> None:
     """What waits for a look at a topic that failed is asked for again."""
     for key, placed in sorted(draft.state.requests.items(), key=lambda each: each[1].offset):
         if key.set == name:
             requests.answer(draft, key, placed.request)
 
 
-def _on_result(draft: Draft, effect: Any, result: Any) -> None:
+def _on_result(draft: GenerationDraft, effect: Any, result: Any) -> None:
     if isinstance(effect, MakeTopology | CheckRows):
         _on_rows(draft, effect, result)
         return
@@ -195,7 +195,7 @@ def _on_result(draft: Draft, effect: Any, result: Any) -> None:
         _advance(draft, effect.set)
 
 
-def _on_topic(draft: Draft, effect: Any, result: Any, about: str) -> None:
+def _on_topic(draft: GenerationDraft, effect: Any, result: Any, about: str) -> None:
     name = effect.set
     match effect, result:
         case CreateLog(), LogSeen() | EffectRefused():
@@ -214,7 +214,7 @@ def _on_topic(draft: Draft, effect: Any, result: Any, about: str) -> None:
             raise TypeError(f"{type(effect).__name__} cannot come back as {type(result).__name__}")
 
 
-def _on_switch(draft: Draft, effect: Any, result: Any) -> None:
+def _on_switch(draft: GenerationDraft, effect: Any, result: Any) -> None:
     match effect, result:
         case FenceWriter(), WriterFenced():
             take_fenced(draft, effect.set, effect.writer, result.position)
@@ -226,7 +226,7 @@ def _on_switch(draft: Draft, effect: Any, result: Any) -> None:
             raise TypeError(f"{type(effect).__name__} cannot come back as {type(result).__name__}")
 
 
-def _on_rows(draft: Draft, effect: MakeTopology | CheckRows, result: Any) -> None:
+def _on_rows(draft: GenerationDraft, effect: MakeTopology | CheckRows, result: Any) -> None:
     draft.finish(timestamp_publishing.about(effect))
     match effect, result:
         case MakeTopology(), TopologyMade():
@@ -244,10 +244,10 @@ def _on_rows(draft: Draft, effect: MakeTopology | CheckRows, result: Any) -> Non
 
 
 _ABOUT: Final[dict[type, str]] = {CreateLog: "create", GrowLog: "grow", DeleteLog: "delete"}
-"""See Draft.run."""
+"""See GenerationDraft.run."""
 
 
-def _about(draft: Draft, effect: Any) -> tuple[tuple[Any, ...], int]:
+def _about(draft: GenerationDraft, effect: Any) -> tuple[tuple[Any, ...], int]:
     """Under which name an effect runs, and of which generation it is."""
     match effect:
         case CreateLog() | GrowLog() | DeleteLog():
@@ -265,11 +265,11 @@ def _about(draft: Draft, effect: Any) -> tuple[tuple[Any, ...], int]:
             raise TypeError(f"the owner of generations has no effect {type(effect).__name__}")
 
 
-def _take_ends(draft: Draft, effect: MeasureEnds, result: EndsMeasured) -> None:
+def _take_ends(draft: GenerationDraft, effect: MeasureEnds, result: EndsMeasured) -> None:
     generation = draft.generation(effect.set, effect.epoch)
     if generation is None:
         return
-    raise_signal(draft, effect.set, effect.epoch, Signal.MEASURED)
+    raise_signal(draft, effect.set, effect.epoch, SwitchSignal.MEASURED)
     for each in draft.record(effect.set).generations:
         if each.follows == effect.epoch and each.phase is not GenerationPhase.ABORTED and not each.closed_ends:
             draft.change(effect.set, each.epoch, closed_ends=result.ends)

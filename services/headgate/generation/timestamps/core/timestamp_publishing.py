@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from headgate.generation.core.draft import Draft
+from headgate.generation.core.draft import GenerationDraft
 from headgate.generation.core.effects import CheckRows, MakeTopology, TopologyMade
 from headgate.generation.core.timestamp_records import RowKey, missing_row, removal_of
 from headgate.generation.timestamps.core.descriptions import row_of
@@ -36,7 +36,7 @@ CLEAN_SECONDS_MAX: Final = 3_600.0
 """Between two looks at what may be removed: wall clocks are set, so no wait is as long as it was computed."""
 
 
-def advance(draft: Draft, name: str) -> None:
+def advance(draft: GenerationDraft, name: str) -> None:
     """Write the next row that is due; if all exist, remove what is not needed any more."""
     record = draft.timestamp_set(name)
     if record is None:
@@ -51,7 +51,7 @@ def advance(draft: Draft, name: str) -> None:
     _clean(draft, name, record)
 
 
-def take_topology(draft: Draft, effect: MakeTopology, result: TopologyMade) -> None:
+def take_topology(draft: GenerationDraft, effect: MakeTopology, result: TopologyMade) -> None:
     """A generation's topology is made: its rows can be written."""
     record = draft.timestamp_set(effect.set)
     if record is not None and any(each.timestamp_ms == effect.timestamp_ms for each in record.generations):
@@ -65,7 +65,7 @@ def about(effect: MakeTopology | CheckRows) -> tuple[Any, ...]:
     return ("topology", effect.set, effect.timestamp_ms)
 
 
-def _next_row(draft: Draft, name: str, generation: TimestampGeneration) -> RowKey | None:
+def _next_row(draft: GenerationDraft, name: str, generation: TimestampGeneration) -> RowKey | None:
     missing = missing_row(draft.state.timestamps, name, generation)
     if missing is not None:
         return missing
@@ -73,7 +73,7 @@ def _next_row(draft: Draft, name: str, generation: TimestampGeneration) -> RowKe
     return min(mine, key=lambda key: key.text(), default=None)
 
 
-def _write(draft: Draft, name: str, generation: TimestampGeneration, key: RowKey, ring: RingRecorded) -> None:
+def _write(draft: GenerationDraft, name: str, generation: TimestampGeneration, key: RowKey, ring: RingRecorded) -> None:
     """One row, and look for the next in the next turn."""
     if isinstance(key, TimestampKey):
         publish(draft, name, generation)
@@ -90,7 +90,7 @@ def _write(draft: Draft, name: str, generation: TimestampGeneration, key: RowKey
     draft.set_timer(TIMER, (0, name), 0.0)
 
 
-def heal(draft: Draft, name: str, generation: TimestampGeneration, key: RowKey | RingKey) -> None:
+def heal(draft: GenerationDraft, name: str, generation: TimestampGeneration, key: RowKey | RingKey) -> None:
     """Write a row again: the small ones now, the others a turn each."""
     ring = draft.ring(name, generation.timestamp_ms)
     if isinstance(key, TimestampKey):
@@ -101,13 +101,13 @@ def heal(draft: Draft, name: str, generation: TimestampGeneration, key: RowKey |
         draft.put_last(key, replace(ring, owner_rev=draft.term.owner_rev))
 
 
-def publish(draft: Draft, name: str, generation: TimestampGeneration) -> None:
+def publish(draft: GenerationDraft, name: str, generation: TimestampGeneration) -> None:
     """The row that readers look for."""
     seen = TimestampPublished(draft.term.owner_rev, generation.chunks, generation.expired_ms)
     draft.put_last(TimestampKey(name, generation.timestamp_ms), seen)
 
 
-def _settle_published(draft: Draft, name: str, generation: TimestampGeneration) -> None:
+def _settle_published(draft: GenerationDraft, name: str, generation: TimestampGeneration) -> None:
     record = draft.timestamp_set(name)
     if record is None or not generation.requests:
         return
@@ -125,7 +125,7 @@ def _settle_published(draft: Draft, name: str, generation: TimestampGeneration) 
 # --- removal ---
 
 
-def _clean(draft: Draft, name: str, record: TimestampSetRecorded) -> None:
+def _clean(draft: GenerationDraft, name: str, record: TimestampSetRecorded) -> None:
     """Remove the oldest generation that may go, and schedule the next check."""
     removal = removal_of(draft.state.timestamps, name, record, draft.now.wall_ms)
     if removal.due:
@@ -136,7 +136,7 @@ def _clean(draft: Draft, name: str, record: TimestampSetRecorded) -> None:
         draft.set_timer(TIMER, (0, name), min(max(seconds, CLEAN_SECONDS_MIN), CLEAN_SECONDS_MAX))
 
 
-def _remove(draft: Draft, name: str, record: TimestampSetRecorded, timestamp_ms: int) -> None:
+def _remove(draft: GenerationDraft, name: str, record: TimestampSetRecorded, timestamp_ms: int) -> None:
     """In the opposite order of that in which it came: it is named no more, then its timestamp goes, then its rows."""
     gone = next(each for each in record.generations if each.timestamp_ms == timestamp_ms)
     left = tuple(each for each in record.generations if each is not gone)

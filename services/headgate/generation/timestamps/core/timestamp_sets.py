@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from headgate.generation.core.draft import Draft
+from headgate.generation.core.draft import GenerationDraft
 from headgate.generation.core.effects import CheckRows, RowsChecked
 from headgate.generation.core.timestamp_records import removal_of
 from headgate.generation.timestamps.core.rings import RingError, chunks_of_ring, owners_of, same_ring
@@ -57,7 +57,7 @@ class _RefusedError(Exception):
     """A request that cannot be done; the message contains the reason and what to do."""
 
 
-def answer(draft: Draft, key: TimestampsRequestKey, request: TimestampsRequested) -> None:
+def answer(draft: GenerationDraft, key: TimestampsRequestKey, request: TimestampsRequested) -> None:
     """A request has come, or a new owner has found it."""
     outcome = GenerationOutcomeKey(key.set, key.request)
     settled = draft.outcome(outcome)
@@ -80,7 +80,7 @@ def answer(draft: Draft, key: TimestampsRequestKey, request: TimestampsRequested
         draft.settle(outcome, OutcomeStatus.REFUSED, str(error))
 
 
-def take_checked(draft: Draft, name: str, result: RowsChecked) -> None:
+def take_checked(draft: GenerationDraft, name: str, result: RowsChecked) -> None:
     """All rows were read: answer all requests that have arrived by now, and write wrong rows again."""
     record = draft.timestamp_set(name)
     if record is None:
@@ -104,7 +104,7 @@ def take_checked(draft: Draft, name: str, result: RowsChecked) -> None:
             draft.settle(outcome, OutcomeStatus.DONE, said)
 
 
-def fail_check(draft: Draft, name: str, reason: str) -> None:
+def fail_check(draft: GenerationDraft, name: str, reason: str) -> None:
     """The rows could not be read: fail the waiting requests, which may be sent again."""
     record = draft.timestamp_set(name)
     for outcome in () if record is None else _waiting_for_check(draft, name, record):
@@ -115,7 +115,10 @@ def fail_check(draft: Draft, name: str, reason: str) -> None:
 
 
 def _create(
-    draft: Draft, outcome: GenerationOutcomeKey, request: TimestampsRequested, record: TimestampSetRecorded | None
+    draft: GenerationDraft,
+    outcome: GenerationOutcomeKey,
+    request: TimestampsRequested,
+    record: TimestampSetRecorded | None,
 ) -> None:
     owners_of(request.nodes)
     if record is not None:
@@ -135,7 +138,7 @@ def _create(
 
 
 def _switch_or_repair(
-    draft: Draft, outcome: GenerationOutcomeKey, request: TimestampsRequested, record: TimestampSetRecorded
+    draft: GenerationDraft, outcome: GenerationOutcomeKey, request: TimestampsRequested, record: TimestampSetRecorded
 ) -> None:
     latest = record.generations[-1]
     if request.based_on_ms not in (0, latest.timestamp_ms):
@@ -159,13 +162,13 @@ def _switch_or_repair(
         _join_latest(draft, outcome, record)
 
 
-def _latest_ring(draft: Draft, name: str, record: TimestampSetRecorded) -> Sequence[RingNode]:
+def _latest_ring(draft: GenerationDraft, name: str, record: TimestampSetRecorded) -> Sequence[RingNode]:
     """Of the latest generation; empty if its record was lost."""
     ring = draft.ring(name, record.generations[-1].timestamp_ms)
     return () if ring is None else ring.nodes
 
 
-def _join_latest(draft: Draft, outcome: GenerationOutcomeKey, record: TimestampSetRecorded) -> None:
+def _join_latest(draft: GenerationDraft, outcome: GenerationOutcomeKey, record: TimestampSetRecorded) -> None:
     """The latest generation is for this ring already: who asks waits until it is published."""
     latest = record.generations[-1]
     if (outcome.set, latest.timestamp_ms) in draft.state.timestamps.published:
@@ -180,7 +183,7 @@ def _join_latest(draft: Draft, outcome: GenerationOutcomeKey, record: TimestampS
 
 
 def _begin(
-    draft: Draft,
+    draft: GenerationDraft,
     outcome: GenerationOutcomeKey,
     nodes: Sequence[RingNode],
     record: TimestampSetRecorded,
@@ -208,7 +211,9 @@ def _begin(
     advance(draft, outcome.set)
 
 
-def _published_rings(draft: Draft, name: str, record: TimestampSetRecorded) -> dict[int, tuple[RingNode, ...]]:
+def _published_rings(
+    draft: GenerationDraft, name: str, record: TimestampSetRecorded
+) -> dict[int, tuple[RingNode, ...]]:
     """Of every generation that is published; the others are being written."""
     found = {}
     for generation in record.generations:
@@ -218,7 +223,7 @@ def _published_rings(draft: Draft, name: str, record: TimestampSetRecorded) -> d
     return found
 
 
-def _waiting_for_check(draft: Draft, name: str, record: TimestampSetRecorded) -> list[GenerationOutcomeKey]:
+def _waiting_for_check(draft: GenerationDraft, name: str, record: TimestampSetRecorded) -> list[GenerationOutcomeKey]:
     taken = {request for each in record.generations for request in each.requests}
     found = []
     for key, placed in sorted(draft.state.timestamps.requests.items(), key=lambda each: each[1].offset):
@@ -230,7 +235,7 @@ def _waiting_for_check(draft: Draft, name: str, record: TimestampSetRecorded) ->
     return found
 
 
-def _clean_on_request(draft: Draft, outcome: GenerationOutcomeKey, record: TimestampSetRecorded) -> None:
+def _clean_on_request(draft: GenerationDraft, outcome: GenerationOutcomeKey, record: TimestampSetRecorded) -> None:
     removal = removal_of(draft.state.timestamps, outcome.set, record, draft.now.wall_ms)
     held = "; ".join(f"{ms}: {', '.join(why)}" for ms, why in removal.held.items())
     said = f"removed: {', '.join(map(str, removal.due)) or 'none'}"

@@ -5,7 +5,7 @@ Whether a connector reads the log is not asked here: a mark shows it, once the m
 
 from typing import Final
 
-from headgate.migration.strategies.contract import RefusedError, Table
+from headgate.migration.strategies.contract import DescribedTable, RefusedError
 from headgate.migration.strategies.mariadb.mark import markable
 from headgate.migration.strategies.mariadb.sessions import Session
 
@@ -17,7 +17,7 @@ VERSION_MIN: Final = (10, 6)
 _IN_FORCE: Final = "SELECT VERSION(), @@log_bin, @@global.binlog_format, @@global.binlog_row_image"
 
 
-def check_capture(session: Session, table: Table) -> None:
+def check_capture(session: Session, table: DescribedTable) -> None:
     """Raise RefusedError unless it can. Rights are checked before (rights.py)."""
     where = f"table {table.schema}.{table.name}"
     ((version, is_logged, form, image),) = session.run(_IN_FORCE)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from headgate.databases.mysql.sql import quoted
-from headgate.migration.strategies.contract import Plan
+from headgate.migration.strategies.contract import CopyPlan
 from headgate.migration.strategies.mariadb.sessions import Session
 from headgate.migration.strategies.mariadb.text import settings
 from headgate.migration.strategies.online.lane_plan import LanePlan
@@ -37,7 +37,7 @@ def converted_side(plan: LanePlan) -> Side:
     return Side.COPY if plan.is_back else Side.TABLE
 
 
-def make_room(session: Session, held: Plan, side: Side) -> None:
+def make_room(session: Session, held: CopyPlan, side: Side) -> None:
     """The temporary table, empty, in the form of the other side. Until the cut-over both have the same column names."""
     columns, key = (", ".join(quoted(new) for _, new in pairs) for pairs in (held.pairs, held.key))
     form = quoted(held.before.schema, held.shadow if side is Side.TABLE else held.before.name)
@@ -45,7 +45,7 @@ def make_room(session: Session, held: Plan, side: Side) -> None:
     session.run(f"CREATE TEMPORARY TABLE {CONVERTED} (PRIMARY KEY ({key})) AS SELECT {columns} FROM {form} WHERE FALSE")
 
 
-def convert(session: Session, held: Plan, where: tuple[str, Any], rows: str) -> None:
+def convert(session: Session, held: CopyPlan, where: tuple[str, Any], rows: str) -> None:
     """Fill it with those rows (``a``) of the table ``rows`` that meet the condition."""
     columns = ", ".join(quoted(new) for _, new in held.pairs)
     session.run(settings(strict=False))
@@ -53,7 +53,7 @@ def convert(session: Session, held: Plan, where: tuple[str, Any], rows: str) -> 
     session.run(f"INSERT IGNORE INTO {CONVERTED} ({columns}) SELECT {columns} FROM {rows} a WHERE {where[0]}", where[1])
 
 
-def converted_plan(held: Plan, side: Side) -> Plan:
+def converted_plan(held: CopyPlan, side: Side) -> CopyPlan:
     """The plan as it is between two tables of the one form."""
     if side is Side.COPY:
         return replace(held, after=held.before, loose=())

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from headgate.databases.mysql.key_ranges import bound_query
 from headgate.databases.mysql.sql import quoted
-from headgate.migration.strategies.contract import Column, Load, Plan, Table
+from headgate.migration.strategies.contract import CopyPlan, DatabaseLoad, DescribedColumn, DescribedTable
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
 
 __all__ = ["MariadbCopy", "differing_rows"]
@@ -48,19 +48,19 @@ class MariadbCopy:
         """The same."""
         self.let_go()
 
-    def next_bound(self, plan: Plan, above: tuple[Any, ...] | None, rows: int) -> tuple[Any, ...] | None:
+    def next_bound(self, plan: CopyPlan, above: tuple[Any, ...] | None, rows: int) -> tuple[Any, ...] | None:
         """See contract."""
         columns = [old for old, _ in plan.key]
         table = quoted(plan.before.schema, plan.before.name)
         found = self.session().run(*bound_query(table, columns, above, rows))
         return tuple(found[0]) if found else None
 
-    def load(self) -> Load:
+    def load(self) -> DatabaseLoad:
         """See contract; a primary does not know how far its replicas are."""
         ((_, running),) = self.session().run("SHOW GLOBAL STATUS LIKE 'Threads_running'")
-        return Load(int(running) - 1)
+        return DatabaseLoad(int(running) - 1)
 
-    def duplicates(self, table: Table, columns: tuple[str, ...]) -> bool:
+    def duplicates(self, table: DescribedTable, columns: tuple[str, ...]) -> bool:
         """See contract."""
         listed = ", ".join(map(quoted, columns))
         present = " AND ".join(f"{quoted(column)} IS NOT NULL" for column in columns)
@@ -73,7 +73,7 @@ class MariadbCopy:
             )
 
 
-def differing_rows(plan: Plan, shadow: str, where: str, *, forward: bool, table: str | None = None) -> str:
+def differing_rows(plan: CopyPlan, shadow: str, where: str, *, forward: bool, table: str | None = None) -> str:
     """FROM …: rows ``a`` of the table without their equal in the copy; backward, rows of the copy that the table lacks.
 
     ``where`` is a condition on ``a``; ``shadow``, ``table``: the copy and the table as they are named, quoted.
@@ -89,7 +89,7 @@ def differing_rows(plan: Plan, shadow: str, where: str, *, forward: bool, table:
     return f"FROM {first} a LEFT JOIN {second} b ON {on} WHERE {where} AND ({' OR '.join(unequal)})"
 
 
-def _is_key(mine: Column | None, theirs: Column | None) -> str:
+def _is_key(mine: DescribedColumn | None, theirs: DescribedColumn | None) -> str:
     """Whether a row of ``b`` has the key of one of ``a``. Texts are compared by the collation of ``b``.
 
     The server compares two collations of one character set only where one of them is binary, and uses the key of ``b``
@@ -104,7 +104,7 @@ def _is_key(mine: Column | None, theirs: Column | None) -> str:
     return f"{first} = {second}"
 
 
-def _unequal(plan: Plan, old: str, new: str) -> str:
+def _unequal(plan: CopyPlan, old: str, new: str) -> str:
     first, second = f"a.{quoted(old)}", f"b.{quoted(new)}"
     before, after = plan.before.column(old), plan.after.column(new)
     kinds = [column.type.split("(")[0].lower() for column in (before, after) if column is not None]

@@ -21,7 +21,7 @@ _ENGINE: Final = re.compile(r"^\) ENGINE=(\w+)")
 _PRIMARY: Final = "PRIMARY KEY"
 
 
-class Form(msgspec.Struct, frozen=True):
+class MariadbTableForm(msgspec.Struct, frozen=True):
     """``columns`` are in their order: quoted name → the whole line. Keys and checks: name → line. ``more``: options."""
 
     columns: dict[str, str]
@@ -34,7 +34,7 @@ class Form(msgspec.Struct, frozen=True):
     partitions: str
 
 
-def read_form(definition: str) -> Form:
+def read_form(definition: str) -> MariadbTableForm:
     """From a ``Table.definition``. Raises RefusedError for what an ALTER is not found for."""
     body, _, tail = definition.removeprefix("TABLE (").rpartition("\n)")
     columns, keys, checks = {}, {}, {}
@@ -53,7 +53,7 @@ def read_form(definition: str) -> Form:
     engine, charset, comment = _ENGINE.search(options), _CHARSET.search(options), _COMMENT.search(options)
     for pattern in (_ENGINE, _CHARSET, _COMMENT):
         options = pattern.sub("", options)
-    return Form(
+    return MariadbTableForm(
         columns,
         keys,
         checks,
@@ -65,7 +65,7 @@ def read_form(definition: str) -> Form:
     )
 
 
-def change(before: Form, after: Form) -> str:
+def change(before: MariadbTableForm, after: MariadbTableForm) -> str:
     """What follows ALTER TABLE and the name; empty if they are the same. Raises RefusedError."""
     if before.more != after.more:
         raise RefusedError(
@@ -89,7 +89,7 @@ def change(before: Form, after: Form) -> str:
     return text
 
 
-def same(before: Form, after: Form) -> bool:
+def same(before: MariadbTableForm, after: MariadbTableForm) -> bool:
     """Whether they are the same, but for the order of keys and checks."""
     return before == after and list(before.columns) == list(after.columns)
 

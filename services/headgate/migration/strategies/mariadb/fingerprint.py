@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from headgate.databases.mysql.sql import quoted
-from headgate.migration.strategies.fingerprint import Fact, Facts
+from headgate.migration.strategies.fingerprint import CatalogueFact, Facts
 
 __all__ = ["ASPECTS", "facts_of", "without_key"]
 
@@ -25,14 +25,14 @@ def facts_of(definition: str) -> Facts:
     for line in lines[:end]:
         if (column := _COLUMN.match(line)) is not None:
             order.append(column[1])
-            found.add(Fact("column", column[1], column[2]))
+            found.add(CatalogueFact("column", column[1], column[2]))
         else:
-            found.add(Fact("key", "", line.strip().removesuffix(",")))
-    found.add(Fact("columns", "", ", ".join(order)))
+            found.add(CatalogueFact("key", "", line.strip().removesuffix(",")))
+    found.add(CatalogueFact("columns", "", ", ".join(order)))
     if options := lines[end : end + 1]:
-        found.add(Fact("options", "", _COUNTER.sub("", options[0].removeprefix(")")).strip()))
+        found.add(CatalogueFact("options", "", _COUNTER.sub("", options[0].removeprefix(")")).strip()))
     if partitions := lines[end + 1 :]:
-        found.add(Fact("partitions", "", "\n".join(partitions)))
+        found.add(CatalogueFact("partitions", "", "\n".join(partitions)))
     return frozenset(found)
 
 

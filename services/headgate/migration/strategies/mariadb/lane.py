@@ -21,12 +21,12 @@ from headgate.migration.core.copy_steps import Position
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import (
     Chunk,
-    Column,
+    CopyPlan,
     DatabaseUnavailableError,
+    DescribedColumn,
+    DescribedTable,
     Memory,
-    Plan,
     RefusedError,
-    Table,
 )
 from headgate.migration.strategies.fingerprint import FormChange, change_between
 from headgate.migration.strategies.mariadb.capture import check_capture
@@ -91,13 +91,13 @@ class MariadbLane:
 
     # --- before anything is touched ---
 
-    def capture(self, table: Table) -> str:
+    def capture(self, table: DescribedTable) -> str:
         """See Lane."""
         with self.server.sessions.asking() as session:
             check_capture(session, table)
         return ""
 
-    def form_change(self, statement: Statement, plan: Plan) -> FormChange:
+    def form_change(self, statement: Statement, plan: CopyPlan) -> FormChange:
         """See Lane: what the statement has made of an empty copy is known."""
         del statement
         if lost := [old for old, new in plan.key if plan.after.column(new) is None]:
@@ -119,11 +119,11 @@ class MariadbLane:
         if plan.renamed or plan.dropped:
             self.server.try_on_copy(statement, before, both)
 
-    def origins(self, table: Table) -> tuple[Origin, ...]:
+    def origins(self, table: DescribedTable) -> tuple[Origin, ...]:
         """See Lane: Debezium has a connector for MariaDB; the one for MySQL reads it as well."""
         return tuple(Origin(kind, table.schema, show_identifier((table.name,))) for kind in ("mariadb", "mysql"))
 
-    def warning(self, table: Table) -> str:
+    def warning(self, table: DescribedTable) -> str:
         """See Lane."""
         with self.server.sessions.asking() as session:
             return warn_of_dates(session, table)
@@ -289,7 +289,7 @@ class MariadbLane:
         """See Lane."""
         return self.server.identity(plan.held.before.schema, plan.held.before.name)
 
-    def built_of(self, table: Table) -> str:
+    def built_of(self, table: DescribedTable) -> str:
         """See Lane."""
         with self.server.sessions.asking() as session:
             return self.server.identity_in(session, table.schema, table.name)
@@ -332,7 +332,7 @@ class MariadbLane:
         found = []
         for old, _ in plan.held.key:
             declared = key_type(plan.held.before, old)
-            kind = kind_of(Column(old, declared))
+            kind = kind_of(DescribedColumn(old, declared))
             column = MysqlSinkColumn(declared, kind, None, None)
             text = column_text(
                 column, told.get(old), told.get(CONNECTOR), told.get(BINARY), told.get(DECIMALS), in_key=True
@@ -416,7 +416,7 @@ def _to_held(plan: LanePlan, present: set[str]) -> list[str]:
     found = [f"RENAME COLUMN {quoted(after)} TO {quoted(now)}" for now, after in renamed]
     for name, kind in plan.dropped:
         if name not in held:
-            charset = " CHARACTER SET utf8mb4" if kind_of(Column(name, kind)) in _TEXTS else ""
+            charset = " CHARACTER SET utf8mb4" if kind_of(DescribedColumn(name, kind)) in _TEXTS else ""
             found.append(f"ADD COLUMN {quoted(name)} {kind}{charset} NULL")
     return found
 
@@ -429,7 +429,7 @@ def _to_final(plan: LanePlan) -> list[str]:
 
 def differing_keys(
     session: Session,
-    held: Plan,
+    held: CopyPlan,
     where: tuple[str, Any],
     *,
     forward: bool,
@@ -451,7 +451,7 @@ def differing_keys(
     return [tuple(map(str, row)) for row in rows]
 
 
-def _at_once(session: Session, table: Table, copy: str, change: str) -> None:
+def _at_once(session: Session, table: DescribedTable, copy: str, change: str) -> None:
     try:
         session.run(f"ALTER TABLE {copy} {change}, ALGORITHM=INSTANT")
     except RefusedError as error:

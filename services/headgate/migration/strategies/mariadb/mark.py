@@ -9,7 +9,7 @@ from typing import Final
 
 from headgate.databases.mysql.key_ranges import among
 from headgate.databases.mysql.sql import quoted
-from headgate.migration.strategies.contract import Column, RefusedError, Table
+from headgate.migration.strategies.contract import DescribedColumn, DescribedTable, RefusedError
 from headgate.migration.strategies.mariadb.sessions import Session
 from headgate.migration.strategies.mariadb.text import kind_of, literal, literals, one, row_text
 from headgate.migration.strategies.online.lane import LastChange, Mark, Row
@@ -41,7 +41,7 @@ _BY_ITSELF: Final = (
 )
 
 
-def markable(table: Table) -> list[Column]:
+def markable(table: DescribedTable) -> list[DescribedColumn]:
     """Columns by which a mark can be tried."""
     kept = {name for keys in (table.keys, table.weak_keys) for columns in keys.values() for name in columns}
     return [
@@ -51,7 +51,7 @@ def markable(table: Table) -> list[Column]:
     ]
 
 
-def set_mark(session: Session, table: Table, key: list[str], row: Row | None = None) -> Mark | None:
+def set_mark(session: Session, table: DescribedTable, key: list[str], row: Row | None = None) -> Mark | None:
     """Set it on that row, or on any, unless a client has locked it; None: there is none.
 
     The session must not be autocommit. Raises RefusedError if no column can be changed there and back; the row is as it
@@ -82,7 +82,7 @@ def set_mark(session: Session, table: Table, key: list[str], row: Row | None = N
     raise RefusedError(f"table {full} has no column that can be changed there and back, so no mark can be set")
 
 
-def _other(column: Column) -> str:
+def _other(column: DescribedColumn) -> str:
     name = quoted(column.name)
     return f"{name} = {_OTHERS[kind_of(column)].format(name)}"
 

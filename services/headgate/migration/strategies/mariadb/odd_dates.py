@@ -6,7 +6,7 @@ Debezium sends a zero date, and one with a zero in it, as NULL or as 1970-01-01,
 
 from typing import Final
 
-from headgate.migration.strategies.contract import Table
+from headgate.migration.strategies.contract import DescribedTable
 from headgate.migration.strategies.mariadb.sessions import Session
 from headgate.migration.strategies.mariadb.text import kind_of
 
@@ -17,7 +17,7 @@ _REFUSING: Final = frozenset({"NO_ZERO_DATE", "NO_ZERO_IN_DATE"})
 _STRICT: Final = frozenset({"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"})
 
 
-def warn_of_dates(session: Session, table: Table) -> str:
+def warn_of_dates(session: Session, table: DescribedTable) -> str:
     """What to expect of the table's dates; empty if it has none, or if the server lets no zero dates in."""
     names = [column.name for column in table.columns if kind_of(column) in _KINDS]
     ((mode,),) = session.run("SELECT @@GLOBAL.sql_mode")

@@ -19,13 +19,13 @@ from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.reserved_schemas import why_reserved
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import (
-    Column,
-    Load,
+    CopyPlan,
+    DatabaseLoad,
+    DescribedColumn,
+    DescribedTable,
     Memory,
-    Plan,
     RefusedError,
     Stored,
-    Table,
     force_refused,
     not_found,
 )
@@ -131,7 +131,7 @@ class MariadbServer(OwnedServer):
         with self.sessions.asking() as session, session.lent("asking for rights") as asked:
             check_rights(asked, statement, schema, SCHEMA, is_copied=is_copied)
 
-    def look(self, statement: Statement) -> Table | None:
+    def look(self, statement: Statement) -> DescribedTable | None:
         """See contract."""
         schema = self._schema_of(statement)
         with self.sessions.asking() as session:
@@ -157,7 +157,7 @@ class MariadbServer(OwnedServer):
                 f"table {schema}.{name}: its engine {rows[0][0]} does not keep the rows on this server. Run it yourself"
             )
 
-    def described(self, session: Session, schema: str, name: str) -> Table | None:
+    def described(self, session: Session, schema: str, name: str) -> DescribedTable | None:
         """The table of that name."""
         found = session.run(
             "SELECT table_schema, table_name, table_type, IFNULL(table_rows, 0), engine FROM "
@@ -169,11 +169,11 @@ class MariadbServer(OwnedServer):
         (schema, name, kind, rows, engine) = found[0]
         form = catalogue.read_form(session.run, schema, name, is_mariadb=True)
         text = session.run(f"SHOW CREATE TABLE {quoted(schema, name)}")[0][1] if kind == "BASE TABLE" else kind
-        return Table(
+        return DescribedTable(
             schema=schema,
             name=name,
             columns=tuple(
-                Column(
+                DescribedColumn(
                     c.name,
                     c.type,
                     c.is_nullable,
@@ -217,7 +217,7 @@ class MariadbServer(OwnedServer):
             found.append(f"foreign key {names} would stay with the old table: use strategy direct")
         return found
 
-    def rehearse(self, statement: Statement, table: Table | None) -> Table | None:
+    def rehearse(self, statement: Statement, table: DescribedTable | None) -> DescribedTable | None:
         """See contract: the statement on an empty copy, which is dropped again."""
         if statement.action == "drop":
             return None
@@ -226,13 +226,15 @@ class MariadbServer(OwnedServer):
             made = self.described(session, own, name)
             return None if made is None else replace(made, schema=schema, name=statement.table)
 
-    def try_on_copy(self, statement: Statement, table: Table, run: Callable[[Session, str], None]) -> None:
+    def try_on_copy(self, statement: Statement, table: DescribedTable, run: Callable[[Session, str], None]) -> None:
         """Run something at an empty copy of the table, after the statement; ``run`` gets the copy's name, quoted."""
         with self._tried(statement, table, table.schema) as (session, own, name):
             run(session, quoted(own, name))
 
     @contextmanager
-    def _tried(self, statement: Statement, table: Table | None, schema: str) -> Iterator[tuple[Session, str, str]]:
+    def _tried(
+        self, statement: Statement, table: DescribedTable | None, schema: str
+    ) -> Iterator[tuple[Session, str, str]]:
         """The statement on an empty copy: the session, the copy's database and its name, while it exists."""
         with self.sessions.asking() as session, self._rehearsal(session, schema, statement) as (own, name):
             if statement.action == "alter" and table is not None:
@@ -283,7 +285,7 @@ class MariadbServer(OwnedServer):
         if found := _FOREIGN_KEY.findall(text):
             session.run(f"ALTER TABLE {copy} {', '.join(f'ADD {line}' for line in found)}")
 
-    def change_towards(self, wanted: Statement, table: Table) -> str:
+    def change_towards(self, wanted: Statement, table: DescribedTable) -> str:
         """See contract: beside the table, where the schema's defaults are the same."""
         made = self.rehearse(wanted, None)
         if made is None:
@@ -296,7 +298,7 @@ class MariadbServer(OwnedServer):
             raise not_found(found if words else "no change")
         return found if words else ""
 
-    def is_instant(self, statement: Statement, table: Table) -> bool:
+    def is_instant(self, statement: Statement, table: DescribedTable) -> bool:
         """Whether the server does the statement, which asks for ALGORITHM=INSTANT, on an empty table of that form."""
         try:
             self.rehearse(statement, table)
@@ -304,7 +306,7 @@ class MariadbServer(OwnedServer):
             return False
         return True
 
-    def stored(self, table: Table) -> Stored | None:
+    def stored(self, table: DescribedTable) -> Stored | None:
         """See contract: InnoDB's file of a table of its own, which is the default."""
         with self.sessions.asking() as session:
             found = session.run(
@@ -323,7 +325,7 @@ class MariadbServer(OwnedServer):
         if self.replicas is not None:
             self.replicas.check()
 
-    def load(self) -> Load:
+    def load(self) -> DatabaseLoad:
         """See contract."""
         load = self.rows.load()
         return load if self.replicas is None else replace(load, lag_seconds=self.replicas.lag_seconds())
@@ -358,7 +360,7 @@ class MariadbServer(OwnedServer):
 
     # --- copy ---
 
-    def build(self, statement: Statement, plan: Plan) -> None:
+    def build(self, statement: Statement, plan: CopyPlan) -> None:
         """The copy, empty, in its new form."""
         main, schema = self.sessions.main, plan.before.schema
         main.run(f"CREATE TABLE {quoted(schema, plan.shadow)} LIKE {quoted(schema, plan.before.name)}")
@@ -391,7 +393,7 @@ class MariadbServer(OwnedServer):
 
     # --- cut-over ---
 
-    def is_changed(self, memory: Memory, plan: Plan) -> bool:
+    def is_changed(self, memory: Memory, plan: CopyPlan) -> bool:
         """See contract."""
         return bool(memory.identity) and self.identity(plan.before.schema, plan.before.name) == memory.identity
 
@@ -404,7 +406,7 @@ class MariadbServer(OwnedServer):
 
     # --- the end ---
 
-    def drop_row_triggers(self, table: Table) -> None:
+    def drop_row_triggers(self, table: DescribedTable) -> None:
         """See contract."""
         for event in "diu":
             self.sessions.main.run(f"DROP TRIGGER IF EXISTS {quoted(table.schema, f'hg{self.mark}_{event}')}")

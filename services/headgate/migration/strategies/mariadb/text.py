@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from headgate.databases.mysql.sql import quoted
-from headgate.migration.strategies.contract import Column, RefusedError, Table
+from headgate.migration.strategies.contract import DescribedColumn, DescribedTable, RefusedError
 from headgate.migration.strategies.mariadb.sessions import Session
 
 __all__ = [
@@ -51,12 +51,12 @@ def settings(*, strict: bool) -> str:
     return TEXT_SETTINGS if strict else f"SET SESSION sql_mode = '{_SQL_MODE}'"
 
 
-def kind_of(column: Column) -> str:
+def kind_of(column: DescribedColumn) -> str:
     """The bare name of a column's type: ``int`` of ``int(11) unsigned``."""
     return column.type.split("(")[0].split(" ")[0].lower()
 
 
-def literal(column: Column, table: str = "") -> str:
+def literal(column: DescribedColumn, table: str = "") -> str:
     """An expression that gives the column's value as a literal, NULL if that is too long; ``table`` is an alias.
 
     FLOAT is written with as many digits as it has; the server's own text of it has six.
@@ -86,12 +86,12 @@ def literal_of(kind: str, text: str) -> str:
     return f"'{escaped}'"
 
 
-def literals(table: Table, names: list[str], alias: str = "") -> str:
+def literals(table: DescribedTable, names: list[str], alias: str = "") -> str:
     """Expressions for columns, with commas between."""
     return ", ".join(literal(_column(table, name), alias) for name in names)
 
 
-def row_text(table: Table, names: list[str]) -> str:
+def row_text(table: DescribedTable, names: list[str]) -> str:
     """An expression that gives a row as text, NULL if that would be longer than ``max_allowed_packet``."""
     return "CONCAT('(', " + ", ',', ".join(literal(_column(table, name)) for name in names) + ", ')')"
 
@@ -129,7 +129,7 @@ def texts(rows: Iterable[tuple[str | None, ...]]) -> Iterator[str]:
         yield row
 
 
-def _column(table: Table, name: str) -> Column:
+def _column(table: DescribedTable, name: str) -> DescribedColumn:
     found = table.column(name)
     assert found is not None, name  # noqa: S101 - names are of this table's description
     return found

@@ -13,7 +13,7 @@ from headgate.config.start_offsets import StartOffsets
 from headgate.migration.core.copy_steps import FeedSeen, Position
 from headgate.migration.core.feed_names import back_feed
 from headgate.migration.statements.statement import Statement
-from headgate.migration.strategies.contract import Memory, RefusedError, Table
+from headgate.migration.strategies.contract import DescribedTable, Memory, RefusedError
 from headgate.migration.strategies.online.lane import CopySink, Held, Lane
 from headgate.migration.strategies.online.lane_plan import LanePlan
 from headgate.migration.strategies.online.way_back import OPPOSITE, WayBack, fingerprint, plan_back, read_way_back
@@ -136,7 +136,7 @@ class OnlineBack:
         finally:
             theirs.close()
 
-    def _look(self, full: str) -> Table | None:
+    def _look(self, full: str) -> DescribedTable | None:
         schema, _, name = full.partition(".")
-        found: Table | None = self._server.look(Statement("alter", schema, name, "", ""))
+        found: DescribedTable | None = self._server.look(Statement("alter", schema, name, "", ""))
         return found

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import RefusedError
-from headgate.migration.strategies.pace import Lags, Pace
+from headgate.migration.strategies.pace import CopyPace, Lags
 from headgate.supervision.threads import BackgroundThread
 
 COPYING: Final = "copying"
@@ -31,7 +31,7 @@ class CopyWork(ABC):
         self.is_ready = False
         self.error: Exception | None = None
         self.stopping = threading.Event()
-        self.pace = Pace(server, spec, throttle_ratio, self.stopping, lags)
+        self.pace = CopyPace(server, spec, throttle_ratio, self.stopping, lags)
         self._rows_before = rows_before
         self._thread = BackgroundThread(self.run, name="copy", on_crash=self._on_crash)
 

@@ -12,7 +12,14 @@ import msgspec
 from headgate.formats.change import Change
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.statements.statement import Statement
-from headgate.migration.strategies.contract import Chunk, LockUnavailableError, Memory, Plan, RefusedError, Table
+from headgate.migration.strategies.contract import (
+    Chunk,
+    CopyPlan,
+    DescribedTable,
+    LockUnavailableError,
+    Memory,
+    RefusedError,
+)
 from headgate.migration.strategies.fingerprint import FormChange
 from headgate.migration.strategies.online.lane_plan import LanePlan
 from headgate.records.migration import Artifact
@@ -60,7 +67,7 @@ class Mark(NamedTuple):
     change: LastChange
 
 
-class Place(NamedTuple):
+class TopicPosition(NamedTuple):
     """Where an event is on the topic."""
 
     partition: int
@@ -73,7 +80,7 @@ class TopicTail(Protocol):
     topic_id: str | None
     """Kafka's id of the topic that the places belong to, None if the broker has no ids."""
 
-    def find(self, changes: Sequence[LastChange], seconds: float) -> list[tuple[Place, ...]]:
+    def find(self, changes: Sequence[LastChange], seconds: float) -> list[tuple[TopicPosition, ...]]:
         """Where the events of each of these changes are; none for one that has not come within the time."""
         ...
 
@@ -198,11 +205,11 @@ class ChangeKeys(Protocol):
 class Lane(ChangeKeys, Protocol):
     """One migration's table and its copy. Methods raise what ``contract.Server``'s do."""
 
-    def capture(self, table: Table) -> str:
+    def capture(self, table: DescribedTable) -> str:
         """The publication that has the table, where there are such. RefusedError: changes cannot be followed."""
         ...
 
-    def form_change(self, statement: Statement, plan: Plan) -> FormChange:
+    def form_change(self, statement: Statement, plan: CopyPlan) -> FormChange:
         """What the statement does to the table's facts. RefusedError: a copy would lose some of them."""
         ...
 
@@ -210,11 +217,11 @@ class Lane(ChangeKeys, Protocol):
         """RefusedError: the copy could not have the form in which it is filled, or could not leave it at once."""
         ...
 
-    def origins(self, table: Table) -> tuple[Origin, ...]:
+    def origins(self, table: DescribedTable) -> tuple[Origin, ...]:
         """The origins that events of the table may name."""
         ...
 
-    def warning(self, table: Table) -> str:
+    def warning(self, table: DescribedTable) -> str:
         """What of the table's values may end the change, for the submitter; empty if nothing is known."""
         ...
 
@@ -276,7 +283,7 @@ class Lane(ChangeKeys, Protocol):
         """Which table this is and where it stores its rows: TRUNCATE and rewriting make another of it."""
         ...
 
-    def built_of(self, table: Table) -> str:
+    def built_of(self, table: DescribedTable) -> str:
         """The same of another table; also asked before the migration is taken over."""
         ...
 
@@ -313,7 +320,7 @@ class Lane(ChangeKeys, Protocol):
         ...
 
 
-def key_type(table: Table, name: str) -> str:
+def key_type(table: DescribedTable, name: str) -> str:
     """The type of a column of the table's key. Raises KeyError."""
     column = table.column(name)
     if column is None:
@@ -374,7 +381,7 @@ def check_partitions(marks: Marks, tail: TopicTail, seconds: float) -> None:
         )
 
 
-def check_same(before: Table, built: str, now: Table | None, now_built: str) -> None:
+def check_same(before: DescribedTable, built: str, now: DescribedTable | None, now_built: str) -> None:
     """Under the lock: raises RefusedError unless this is the table that was copied, unaltered."""
     if now is None or now_built != built:
         raise RefusedError("the table was truncated or built again since it was copied: submit the change again")

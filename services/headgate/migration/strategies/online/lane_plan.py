@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headgate.databases.catalogue import ROW_KEY_PREFIX
-from headgate.migration.strategies.contract import Column, Plan, RefusedError, Table
+from headgate.migration.strategies.contract import CopyPlan, DescribedColumn, DescribedTable, RefusedError
 from headgate.migration.strategies.fingerprint import FormChange, Named
 
 _OLD: Final = "_old"
@@ -41,8 +41,8 @@ class LanePlan(msgspec.Struct, frozen=True):
     way back).
     """
 
-    plan: Plan
-    held: Plan
+    plan: CopyPlan
+    held: CopyPlan
     renamed: tuple[tuple[str, str], ...]
     dropped: tuple[tuple[str, str], ...]
     topic: str
@@ -84,7 +84,7 @@ class LanePlan(msgspec.Struct, frozen=True):
         return ChangeTopic(self.topic, self.registry)
 
 
-def lane_plan(plan: Plan, topic: str, *, name_bytes_max: int) -> LanePlan:
+def lane_plan(plan: CopyPlan, topic: str, *, name_bytes_max: int) -> LanePlan:
     """The plan, if a lane can fill such a copy. Raises RefusedError."""
     table = f"{plan.before.schema}.{plan.before.name}"
     _check_key(table, plan)
@@ -102,7 +102,7 @@ def lane_plan(plan: Plan, topic: str, *, name_bytes_max: int) -> LanePlan:
     return _held(plan, topic)
 
 
-def _check_key(table: str, plan: Plan) -> None:
+def _check_key(table: str, plan: CopyPlan) -> None:
     """Raise RefusedError if rows cannot be found in the copy by the key that change events have."""
     for old, new in plan.key:
         before, after = plan.before.column(old), plan.after.column(new)
@@ -138,7 +138,7 @@ def aside_name(shadow: str) -> str:
     return shadow.removesuffix(_OLD) if shadow.endswith(_OLD) else f"{shadow}{_OLD}"
 
 
-def _held(plan: Plan, topic: str) -> LanePlan:
+def _held(plan: CopyPlan, topic: str) -> LanePlan:
     table = f"{plan.before.schema}.{plan.before.name}"
     old_names = {old for old, _ in plan.pairs}
     renamed = tuple((old, new) for old, new in plan.pairs if old != new)
@@ -180,7 +180,7 @@ def _held(plan: Plan, topic: str) -> LanePlan:
     return LanePlan(plan, held, renamed, dropped, topic, row_key="" if is_found else _row_key(plan.shadow))
 
 
-def _columns_of(table: Table, names: list[str]) -> list[Column]:
+def _columns_of(table: DescribedTable, names: list[str]) -> list[DescribedColumn]:
     return [column for column in table.columns if column.name in names]
 
 
@@ -189,7 +189,7 @@ def _row_key(shadow: str) -> str:
     return f"{ROW_KEY_PREFIX}{sha256(shadow.encode()).hexdigest()[:8]}"
 
 
-def _is_computed(plan: Plan, name: str) -> bool:
+def _is_computed(plan: CopyPlan, name: str) -> bool:
     """Whether the column is generated before and after the change: then it has no values to be mistaken for."""
     old, new = plan.before.column(name), plan.after.column(name)
     return old is not None and new is not None and old.is_generated and new.is_generated

@@ -13,7 +13,7 @@ import msgspec
 
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.core.spec import MigrationSpec
-from headgate.migration.strategies.contract import Chunk, DatabaseUnavailableError, Memory, Plan, RefusedError
+from headgate.migration.strategies.contract import Chunk, CopyPlan, DatabaseUnavailableError, Memory, RefusedError
 from headgate.migration.strategies.online.copying import CopyWork
 from headgate.migration.strategies.online.followed import check_complete
 from headgate.migration.strategies.online.lane import Held, Lane, Marked
@@ -31,7 +31,7 @@ REACH_SECONDS: Final = 60.0
 STOP_POLL_SECONDS: Final = 0.5
 
 
-def which_rows(server: Any, plan: Plan, error: RefusedError) -> RefusedError:
+def which_rows(server: Any, plan: CopyPlan, error: RefusedError) -> RefusedError:
     """The error of a unique key that could not be added, with the columns in which rows of the table are equal."""
     for columns in added_unique_keys(plan):
         if server.duplicates(plan.before, columns):
@@ -66,7 +66,7 @@ class Note(msgspec.Struct, omit_defaults=True):
     rows: int = 0
 
 
-class Parts(NamedTuple):
+class MigrationParts(NamedTuple):
     """What a migration is done with: its database, its feed by name, and Spark."""
 
     server: Any
@@ -80,7 +80,14 @@ class MarkedWork(CopyWork):
     """The thread, as far as it sets marks."""
 
     def __init__(
-        self, parts: Parts, plan: LanePlan, memory: Memory, *, spec: MigrationSpec, note: Note, throttle_ratio: float
+        self,
+        parts: MigrationParts,
+        plan: LanePlan,
+        memory: Memory,
+        *,
+        spec: MigrationSpec,
+        note: Note,
+        throttle_ratio: float,
     ) -> None:
         super().__init__(parts.server, spec, throttle_ratio, rows_before=note.rows, lags=parts.feeds.lags())
         self.plan, self.note = plan, note

@@ -12,7 +12,7 @@ import msgspec
 from headgate.databases.address import Target
 from headgate.databases.progress import FeedRow
 from headgate.migration.core.copy_steps import Position, may_write
-from headgate.migration.strategies.contract import Plan, RefusedError, SupersededError
+from headgate.migration.strategies.contract import CopyPlan, RefusedError, SupersededError
 from headgate.migration.strategies.target import target_of
 
 __all__ = ["WRITE_LOCK_SECONDS", "RangeWork", "check_may_write", "position_of"]
@@ -27,7 +27,7 @@ class RangeWork(msgspec.Struct, frozen=True):
     migration: str
     database: str
     password_file: str | None
-    plan: Plan
+    plan: CopyPlan
     owner_rev: int
     attempt: int
     held: Position

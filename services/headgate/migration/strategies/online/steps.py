@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from headgate.config.start_offsets import StartOffsets
-from headgate.migration.core.copy_steps import CopyStage, FeedSeen, Step, next_step
+from headgate.migration.core.copy_steps import CopyStage, CopyStep, FeedSeen, next_step
 from headgate.migration.core.progress import percent_of
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import (
@@ -25,7 +25,7 @@ from headgate.migration.strategies.online.copying import COPYING, noted_key, rea
 from headgate.migration.strategies.online.followed import FollowedRows, still_differing
 from headgate.migration.strategies.online.lane import HOT_KEYS_MAX, CopySink, Held, Row
 from headgate.migration.strategies.online.lane_plan import LanePlan
-from headgate.migration.strategies.online.marked import POLL_SECONDS, MarkedWork, Note, Parts
+from headgate.migration.strategies.online.marked import POLL_SECONDS, MarkedWork, MigrationParts, Note
 from headgate.migration.strategies.online.marks import TopicMarks
 from headgate.migration.strategies.online.range_work import RangeWork
 from headgate.records.identifiers import show_identifier
@@ -77,7 +77,7 @@ class OnlineWork(MarkedWork):
 
     def __init__(
         self,
-        parts: Parts,
+        parts: MigrationParts,
         plan: LanePlan,
         memory: Memory,
         *,
@@ -139,27 +139,27 @@ class OnlineWork(MarkedWork):
         feed = self._feeds.seen(record)
         step = next_step(cast("CopyStage", self._memory.stage), feed)
         match step:
-            case Step.CREATE:
+            case CopyStep.CREATE:
                 self._create()
-            case Step.PROVE:
+            case CopyStep.PROVE:
                 self._prove()
-            case Step.HOLD:
+            case CopyStep.HOLD:
                 self._hold(record.feed_id)
-            case Step.COPY:
+            case CopyStep.COPY:
                 self._copy()
-            case Step.RESUME:
+            case CopyStep.RESUME:
                 self.stage = "catching up"
                 self._feeds.resume(self._feed)
-            case Step.CATCH_UP:
+            case CopyStep.CATCH_UP:
                 self._know_feed(record)
                 self._catch_up(record.error or "")
-            case Step.PAUSE:
+            case CopyStep.PAUSE:
                 self.stage = ADDING_KEYS
                 self._feeds.pause(self._feed)
                 self.stopping.wait(POLL_SECONDS)
-            case Step.ADD_KEYS:
+            case CopyStep.ADD_KEYS:
                 self._add_keys()
-            case Step.END:
+            case CopyStep.END:
                 raise RefusedError(self._why_it_ends(feed, record))
 
     def _why_it_ends(self, feed: FeedSeen, record: Any) -> str:

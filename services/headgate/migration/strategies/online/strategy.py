@@ -34,7 +34,7 @@ from headgate.migration.strategies.examining import AT_SUBMISSION, checked_plan,
 from headgate.migration.strategies.online.back import OnlineBack
 from headgate.migration.strategies.online.lane import CutOver, FeedBehindError, Lane
 from headgate.migration.strategies.online.lane_plan import LanePlan, lane_plan, several_and_unique
-from headgate.migration.strategies.online.marked import Copier, Note, Parts
+from headgate.migration.strategies.online.marked import Copier, MigrationParts, Note
 from headgate.migration.strategies.online.steps import OnlineWork
 from headgate.migration.strategies.online.way_back import plan_back
 from headgate.records.migration import FEED, Artifact, MigrationRecorded
@@ -200,7 +200,7 @@ class OnlineStrategy:
     ) -> None:
         self._let_go()
         assert self._copier is not None  # noqa: S101 - only an owner runs effects, and it has one
-        parts = Parts(self._server, self._lane, self._feeds, self._feed, self._copier)
+        parts = MigrationParts(self._server, self._lane, self._feeds, self._feed, self._copier)
         self._work = OnlineWork(parts, plan, memory, spec=spec, note=note, throttle_ratio=record.throttle_ratio)
         self._work.start()
 

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from headgate.migration.strategies.contract import Column, Plan, RefusedError, Table
+from headgate.migration.strategies.contract import CopyPlan, DescribedColumn, DescribedTable, RefusedError
 from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
 
 OPPOSITE: Final = "submit the opposite change"
@@ -48,12 +48,12 @@ def read_way_back(note: str) -> WayBack | None:
         return None
 
 
-def fingerprint(table: Table) -> str:
+def fingerprint(table: DescribedTable) -> str:
     """The same exactly for tables that are built the same."""
     return sha256(table.definition.encode()).hexdigest()
 
 
-def plan_back(forth: LanePlan, now: Table) -> LanePlan:
+def plan_back(forth: LanePlan, now: DescribedTable) -> LanePlan:
     """The plan of the way back; ``now`` is the new table. Raises RefusedError with the reason if there is none."""
     past = forth.plan.before
     where = f"table {past.schema}.{past.name}"
@@ -74,7 +74,7 @@ def plan_back(forth: LanePlan, now: Table) -> LanePlan:
             )
     _check_left_behind(where, past, now, set(to_past.values()))
     added = tuple((column.name, column.type) for column in now.columns if _is_added(column, to_past, past))
-    plan = Plan(
+    plan = CopyPlan(
         before=now,
         after=past,
         shadow=aside_name(forth.plan.shadow),
@@ -105,7 +105,7 @@ def plan_back(forth: LanePlan, now: Table) -> LanePlan:
     )
 
 
-def _check_left_behind(where: str, past: Table, now: Table, kept: set[str]) -> None:
+def _check_left_behind(where: str, past: DescribedTable, now: DescribedTable, kept: set[str]) -> None:
     """Columns that changes do not bring any more: rows that are written since must do without."""
     for column in past.columns:
         if column.name in kept or column.is_generated:
@@ -129,6 +129,6 @@ def _check_left_behind(where: str, past: Table, now: Table, kept: set[str]) -> N
             )
 
 
-def _is_added(column: Column, to_past: dict[str, str], past: Table) -> bool:
+def _is_added(column: DescribedColumn, to_past: dict[str, str], past: DescribedTable) -> bool:
     """Events may have values that the server has computed (MariaDB's stored columns), so these are put up with, too."""
     return column.name not in to_past and past.column(column.name) is None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
-from headgate.migration.strategies.contract import RefusedError, Table
+from headgate.migration.strategies.contract import DescribedTable, RefusedError
 from headgate.migration.strategies.postgresql.handover import has_parts, published_parts
 
 __all__ = ["check_capture", "check_published", "pick_publication"]
@@ -38,7 +38,7 @@ WHERE nspname = %s AND relname = %s
 """
 
 
-def check_capture(session: BoundedConnection, table: Table, markable: Sequence[str]) -> str:
+def check_capture(session: BoundedConnection, table: DescribedTable, markable: Sequence[str]) -> str:
     """See ``pick_publication``. RefusedError: changes name no row, as well.
 
     ``markable``: columns that can be updated.
@@ -59,7 +59,7 @@ def check_capture(session: BoundedConnection, table: Table, markable: Sequence[s
     return name
 
 
-def pick_publication(session: BoundedConnection, table: Table) -> str:
+def pick_publication(session: BoundedConnection, table: DescribedTable) -> str:
     """A publication that has the table. RefusedError: there is none, or one of them leaves changes out."""
     published = _published(session, table)
     if not published:
@@ -70,7 +70,7 @@ def pick_publication(session: BoundedConnection, table: Table) -> str:
     return published[0]
 
 
-def check_published(session: BoundedConnection, table: Table, publication: str) -> None:
+def check_published(session: BoundedConnection, table: DescribedTable, publication: str) -> None:
     """Raise RefusedError unless the publication still has all changes of the table, and no other leaves some out."""
     if publication not in _published(session, table):
         raise RefusedError(
@@ -79,7 +79,7 @@ def check_published(session: BoundedConnection, table: Table, publication: str) 
         )
 
 
-def _published(session: BoundedConnection, table: Table) -> list[str]:
+def _published(session: BoundedConnection, table: DescribedTable) -> list[str]:
     """Publications that have the table. RefusedError: one of them leaves changes out."""
     _, rows = published_parts(session)
     in_schema = _IN_SCHEMA if has_parts(session) else "false"

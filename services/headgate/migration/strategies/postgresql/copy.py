@@ -6,7 +6,7 @@ from typing import Any, Final
 from headgate.databases.postgresql import sql
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.databases.postgresql.key_ranges import IN_ORDER, bound_query, listed, planned
-from headgate.migration.strategies.contract import Load, Plan, Table
+from headgate.migration.strategies.contract import CopyPlan, DatabaseLoad, DescribedTable
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, translating
 
 __all__ = ["PostgresCopy", "casted", "table_of"]
@@ -52,7 +52,7 @@ class PostgresCopy:
             session.close()
         self._open = []
 
-    def next_bound(self, plan: Plan, above: tuple[Any, ...] | None, rows: int) -> tuple[Any, ...] | None:
+    def next_bound(self, plan: CopyPlan, above: tuple[Any, ...] | None, rows: int) -> tuple[Any, ...] | None:
         """See contract."""
         columns = [old for old, _ in plan.key]
         with translating("looking for the next range"):
@@ -61,13 +61,13 @@ class PostgresCopy:
                 found = session.execute(bound_query(table_of(plan), columns, above, rows)).fetchone()
         return None if found is None else tuple(found)
 
-    def load(self) -> Load:
+    def load(self) -> DatabaseLoad:
         """See contract; without a replica, or if all have caught up, the lag is 0."""
         with translating("asking for the load"):
             ((running, lag),) = self.session().execute(_LOAD).fetchall()
-        return Load(int(running), float(lag))
+        return DatabaseLoad(int(running), float(lag))
 
-    def duplicates(self, table: Table, columns: tuple[str, ...]) -> bool:
+    def duplicates(self, table: DescribedTable, columns: tuple[str, ...]) -> bool:
         """See contract."""
         present = sql.SQL(" AND ").join(sql.SQL("{} IS NOT NULL").format(sql.Identifier(name)) for name in columns)
         statement = sql.SQL("SELECT 1 FROM {} WHERE {} GROUP BY {} HAVING count(*) > 1 LIMIT 1").format(
@@ -77,12 +77,12 @@ class PostgresCopy:
             return session.execute(statement).fetchone() is not None
 
 
-def table_of(plan: Plan) -> sql.Identifier:
+def table_of(plan: CopyPlan) -> sql.Identifier:
     """The table that is copied."""
     return named(plan.before.schema, plan.before.name)
 
 
-def casted(plan: Plan, value: sql.Composable, new: str) -> sql.Composable:
+def casted(plan: CopyPlan, value: sql.Composable, new: str) -> sql.Composable:
     """The value as the new column's type, where that is another one."""
     old = next(name for name, theirs in plan.pairs if theirs == new)
     before, after = plan.before.column(old), plan.after.column(new)
@@ -91,7 +91,7 @@ def casted(plan: Plan, value: sql.Composable, new: str) -> sql.Composable:
     return sql.SQL("{}::{}").format(value, sql.SQL(after.type))
 
 
-def casted_back(plan: Plan, old: str, new: str) -> sql.Composable:
+def casted_back(plan: CopyPlan, old: str, new: str) -> sql.Composable:
     """The copy's value as the type of the table's column, where that is another one."""
     before, after = plan.before.column(old), plan.after.column(new)
     if before is None or after is None or before.type == after.type:

@@ -14,7 +14,7 @@ from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.migration.strategies.contract import RefusedError
 
-__all__ = ["Form", "change", "read_form", "same"]
+__all__ = ["PostgresTableForm", "change", "read_form", "same"]
 
 _CONSTRAINTS: Final = """
 SELECT conname, pg_get_constraintdef(oid), contype::text FROM pg_constraint WHERE conrelid = %s::regclass
@@ -39,7 +39,7 @@ class Of(msgspec.Struct, frozen=True):
     generated: str
 
 
-class Form(msgspec.Struct, frozen=True):
+class PostgresTableForm(msgspec.Struct, frozen=True):
     """``rules`` are constraints: definition → name. ``kind``: what Headgate's ALTERs do not change."""
 
     columns: dict[str, Of]
@@ -47,7 +47,7 @@ class Form(msgspec.Struct, frozen=True):
     kind: str
 
 
-def read_form(session: BoundedConnection, full: str) -> Form:
+def read_form(session: BoundedConnection, full: str) -> PostgresTableForm:
     """Of the table with that name. Raises RefusedError for what an ALTER is not found for."""
     ((oid, relkind, persistence, options),) = session.execute(_KIND, (full,)).fetchall()
     columns = {
@@ -66,10 +66,10 @@ def read_form(session: BoundedConnection, full: str) -> Form:
         if kind == "f":
             raise RefusedError("a table with foreign keys is not compared with a wanted one: submit the ALTER TABLE")
         rules[definition] = name
-    return Form(columns, rules, f"{relkind} {persistence} {options or ''}".strip())
+    return PostgresTableForm(columns, rules, f"{relkind} {persistence} {options or ''}".strip())
 
 
-def change(before: Form, after: Form) -> list[sql.Composable]:
+def change(before: PostgresTableForm, after: PostgresTableForm) -> list[sql.Composable]:
     """What follows ALTER TABLE and the name; empty if they are the same. Raises RefusedError."""
     if before.kind != after.kind:
         raise RefusedError(
@@ -95,7 +95,7 @@ def change(before: Form, after: Form) -> list[sql.Composable]:
     return clauses
 
 
-def same(before: Form, after: Form) -> bool:
+def same(before: PostgresTableForm, after: PostgresTableForm) -> bool:
     """Whether they are the same, but for the names of constraints and sequences."""
     plain = [{name: _plain(of) for name, of in form.columns.items()} for form in (before, after)]
     return (plain[0], set(before.rules), before.kind) == (plain[1], set(after.rules), after.kind)

@@ -5,8 +5,8 @@ from typing import Final
 
 from headgate.databases.postgresql import sql
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
-from headgate.migration.strategies.contract import RefusedError, Table
-from headgate.migration.strategies.fingerprint import Fact, Facts, FormChange, check_became, wanted
+from headgate.migration.strategies.contract import DescribedTable, RefusedError
+from headgate.migration.strategies.fingerprint import CatalogueFact, Facts, FormChange, check_became, wanted
 from headgate.migration.strategies.postgresql.handover import published_parts
 from headgate.migration.strategies.postgresql.sessions import named
 
@@ -182,7 +182,7 @@ def facts_of(session: BoundedConnection, table: sql.Identifier) -> Facts:
     ((oid,),) = session.execute("SELECT to_regclass(%s)::oid", (table.as_string(),))
     columns, rows = published_parts(session)
     query = _FACTS.replace("{columns}", columns).replace("{rows}", rows)
-    return frozenset(Fact(*map(str, row)) for row in session.execute(query, {"oid": oid}))
+    return frozenset(CatalogueFact(*map(str, row)) for row in session.execute(query, {"oid": oid}))
 
 
 def hanging_on(session: BoundedConnection, oid: int) -> list[str]:
@@ -200,7 +200,7 @@ def needing_column(
     return [(str(column), str(what)) for column, what in found]
 
 
-def check_numbers(session: BoundedConnection, table: Table, copy: sql.Identifier, kept: Sequence[int]) -> None:
+def check_numbers(session: BoundedConnection, table: DescribedTable, copy: sql.Identifier, kept: Sequence[int]) -> None:
     """RefusedError: an altered copy takes numbers of a sequence that is new, or that goes with the old table.
 
     ``kept``: numbers of the table's columns that stay.

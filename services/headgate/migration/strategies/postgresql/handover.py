@@ -9,7 +9,7 @@ from typing import Final
 
 from headgate.databases.postgresql import sql
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
-from headgate.migration.strategies.contract import Plan, RefusedError
+from headgate.migration.strategies.contract import CopyPlan, RefusedError
 from headgate.migration.strategies.fingerprint import Named
 from headgate.migration.strategies.postgresql.names import names_of, renames
 from headgate.migration.strategies.postgresql.sessions import named
@@ -75,7 +75,7 @@ WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
 
 
 def hand_over(
-    session: BoundedConnection, plan: Plan, mark: str, wanted: Sequence[Named], restarted: Container[str] = ()
+    session: BoundedConnection, plan: CopyPlan, mark: str, wanted: Sequence[Named], restarted: Container[str] = ()
 ) -> None:
     """Give the copy what hangs on the table; ``mark`` makes names of the migration. Raises RefusedError.
 
@@ -104,7 +104,7 @@ def hand_over(
     _sequences(session, plan, full, restarted)
 
 
-def _publications(session: BoundedConnection, plan: Plan, full: str) -> list[sql.Composed]:
+def _publications(session: BoundedConnection, plan: CopyPlan, full: str) -> list[sql.Composed]:
     """With the columns and the rows that are published, where not all are; columns that are new are not among them.
 
     The copy may be in one of them: a connector that captures a schema puts all tables there when it begins again.
@@ -147,7 +147,7 @@ def published_parts(session: BoundedConnection) -> tuple[str, str]:
     return "ARRAY[]::int2[]", "NULL"
 
 
-def _rights(session: BoundedConnection, plan: Plan, full: str) -> list[sql.Composed]:
+def _rights(session: BoundedConnection, plan: CopyPlan, full: str) -> list[sql.Composed]:
     """Those of the table and of its columns, and no more: default privileges may have given the copy others."""
     shadow, new_name = named(plan.before.schema, plan.shadow), dict(plan.pairs)
     found = _same_rights(session, sql.SQL("TABLE {}").format(shadow), shadow.as_string(session), full)
@@ -205,7 +205,7 @@ def _identity(session: BoundedConnection, shadow: sql.Composable, full: str, ind
     return [] if mode is None else [sql.SQL("ALTER TABLE {} REPLICA IDENTITY {}").format(shadow, mode)]
 
 
-def _sequences(session: BoundedConnection, plan: Plan, full: str, restarted: Container[str]) -> None:
+def _sequences(session: BoundedConnection, plan: CopyPlan, full: str, restarted: Container[str]) -> None:
     """A serial's sequence goes to the new column; an identity's new sequence continues where the old one is.
 
     The old one was renamed in this transaction, so no other session advances it until the end. RefusedError: they

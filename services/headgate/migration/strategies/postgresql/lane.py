@@ -16,7 +16,7 @@ from headgate.databases.postgresql.session import PostgresSession
 from headgate.formats.change import BINARY, CONNECTOR, DECIMALS, Change
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.statements.statement import Statement
-from headgate.migration.strategies.contract import Chunk, Memory, Plan, RefusedError, Table
+from headgate.migration.strategies.contract import Chunk, CopyPlan, DescribedTable, Memory, RefusedError
 from headgate.migration.strategies.fingerprint import FormChange, check_carried, check_form
 from headgate.migration.strategies.online.lane import LastChange, Mark, Row, key_type, key_value
 from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
@@ -76,7 +76,7 @@ class PostgresLane:
 
     # --- before anything is touched ---
 
-    def capture(self, table: Table) -> str:
+    def capture(self, table: DescribedTable) -> str:
         """See Lane."""
         with self.server.sessions.asking() as session, translating("asking how the table is captured"):
             return check_capture(session, table, _markable(session, named(table.schema, table.name)))
@@ -84,7 +84,7 @@ class PostgresLane:
     def try_forms(self, statement: Statement, plan: LanePlan) -> None:
         """See Lane: columns are renamed and dropped in the catalogue alone, whatever the table has."""
 
-    def form_change(self, statement: Statement, plan: Plan) -> FormChange:
+    def form_change(self, statement: Statement, plan: CopyPlan) -> FormChange:
         """See Lane: it was learned when the resulting types were; the table may be another one by now."""
         table, tried = plan.before, self.server.tried
         if tried is None or (tried.statement, tried.definition) != (statement, table.definition):
@@ -102,11 +102,11 @@ class PostgresLane:
             )
         return tried.change
 
-    def origins(self, table: Table) -> tuple[Origin, ...]:
+    def origins(self, table: DescribedTable) -> tuple[Origin, ...]:
         """See Lane."""
         return (Origin("postgresql", self.server.sessions.database, show_identifier((table.schema, table.name))),)
 
-    def warning(self, table: Table) -> str:  # noqa: ARG002 - events have every value of a table that is not refused
+    def warning(self, table: DescribedTable) -> str:  # noqa: ARG002 - events have every value of a table that is not refused
         """See Lane."""
         return ""
 
@@ -249,7 +249,7 @@ class PostgresLane:
             found = identity(self.server.sessions.main, plan.held.before)
         return built_as(found)
 
-    def built_of(self, table: Table) -> str:
+    def built_of(self, table: DescribedTable) -> str:
         """See Lane."""
         with self.server.sessions.asking() as session, translating("looking at the table's storage"):
             return built_as(identity(session, table))
@@ -433,7 +433,7 @@ def is_empty(session: BoundedConnection, table: sql.Composable) -> bool:
     return session.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(table)).fetchone() is None
 
 
-def check_needed(session: BoundedConnection, plan: Plan, *, is_back: bool) -> None:
+def check_needed(session: BoundedConnection, plan: CopyPlan, *, is_back: bool) -> None:
     """RefusedError: a column is dropped that the server would not drop, or renamed under a condition on rows.
 
     On the way back columns are known by their names: their numbers are those of another table.
@@ -451,7 +451,7 @@ def check_needed(session: BoundedConnection, plan: Plan, *, is_back: bool) -> No
         raise RefusedError(f"table {table.schema}.{table.name}: {told}. Change that first")
 
 
-def identity(session: BoundedConnection, table: Table) -> tuple[int, int] | None:
+def identity(session: BoundedConnection, table: DescribedTable) -> tuple[int, int] | None:
     """What distinguishes it from another table of that name, or from itself rebuilt: its number and its file's."""
     row = session.execute(_IDENTITY, (full_name(table, session),)).fetchone()
     return None if row is None else (int(row[0]), int(row[1]))
@@ -462,7 +462,7 @@ def built_as(found: tuple[int, int] | None) -> str:
     return "" if found is None else f"{found[0]}/{found[1]}"
 
 
-def full_name(table: Table, session: BoundedConnection) -> str:
+def full_name(table: DescribedTable, session: BoundedConnection) -> str:
     """As the server reads it."""
     return named(table.schema, table.name).as_string(session)
 

@@ -13,7 +13,7 @@ from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.databases.postgresql.key_ranges import IN_ORDER, listed, planned, within
 from headgate.databases.postgresql.progress import feed_rows
 from headgate.databases.postgresql.session import PostgresSession
-from headgate.migration.strategies.contract import Chunk, Plan
+from headgate.migration.strategies.contract import Chunk, CopyPlan
 from headgate.migration.strategies.online.range_work import WRITE_LOCK_SECONDS, RangeWork, check_may_write
 from headgate.migration.strategies.postgresql.copy import casted, table_of
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, translating
@@ -69,7 +69,7 @@ def write_range(work: RangeWork, chunk: Chunk, lines: Iterable[Sequence[bytes]])
         return _merge(session, work.plan, lines)
 
 
-def is_ordered_alike(plan: Plan) -> bool:
+def is_ordered_alike(plan: CopyPlan) -> bool:
     """Whether a range of the table's key has the same keys in the copy: a text's order is its collation's."""
     for old, new in plan.key:
         before, after = plan.before.column(old), plan.after.column(new)
@@ -81,7 +81,7 @@ def is_ordered_alike(plan: Plan) -> bool:
     return True
 
 
-def _copy(session: BoundedConnection, plan: Plan, table: sql.Composable, lines: Iterable[Sequence[bytes]]) -> int:
+def _copy(session: BoundedConnection, plan: CopyPlan, table: sql.Composable, lines: Iterable[Sequence[bytes]]) -> int:
     count = 0
     columns = listed([new for _, new in plan.pairs])
     statement = sql.SQL("COPY {} ({}) FROM STDIN").format(table, columns)
@@ -92,7 +92,7 @@ def _copy(session: BoundedConnection, plan: Plan, table: sql.Composable, lines: 
     return count
 
 
-def _merge(session: BoundedConnection, plan: Plan, lines: Iterable[Sequence[bytes]]) -> int:
+def _merge(session: BoundedConnection, plan: CopyPlan, lines: Iterable[Sequence[bytes]]) -> int:
     shadow = named(plan.before.schema, plan.shadow)
     columns = [new for _, new in plan.pairs]
     keys = [new for _, new in plan.key]

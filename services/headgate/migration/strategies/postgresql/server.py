@@ -20,13 +20,13 @@ from headgate.databases.postgresql.session import PostgresSession
 from headgate.migration.statements.reserved_schemas import why_reserved
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import (
-    Column,
+    CopyPlan,
+    DescribedColumn,
+    DescribedTable,
     Memory,
-    Plan,
     RefusedError,
     Stored,
     SupersededError,
-    Table,
     force_refused,
     not_found,
 )
@@ -234,7 +234,7 @@ class PostgresServer(OwnedServer):
         with self.sessions.asking() as session, translating("asking for rights"):
             check_rights(session, statement, is_copied=is_copied)
 
-    def look(self, statement: Statement) -> Table | None:
+    def look(self, statement: Statement) -> DescribedTable | None:
         """See contract."""
         with self.sessions.asking() as session, translating("describing the table"):
             return self.described(session, self._schema_of(session, statement), statement.table)
@@ -247,7 +247,7 @@ class PostgresServer(OwnedServer):
             raise RefusedError(f"table {schema or SESSIONS_SCHEMA}.{statement.table}: {why}")
         return schema
 
-    def described(self, session: BoundedConnection, schema: str | None, name: str) -> Table | None:
+    def described(self, session: BoundedConnection, schema: str | None, name: str) -> DescribedTable | None:
         """The table of that name, as this session sees it."""
         full = named(schema_of(session, schema, name), name).as_string(session)
         row = session.execute(
@@ -265,11 +265,11 @@ class PostgresServer(OwnedServer):
             "SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = %s ORDER BY 1",
             (oid, oid),
         ).fetchall()
-        return Table(
+        return DescribedTable(
             schema=schema,
             name=name,
             columns=tuple(
-                Column(
+                DescribedColumn(
                     c.name,
                     c.type,
                     c.is_nullable,
@@ -289,7 +289,7 @@ class PostgresServer(OwnedServer):
             unordered=frozenset(key.name for key in form.keys if key.has_own_operators),
         )
 
-    def rehearse(self, statement: Statement, table: Table | None) -> Table | None:
+    def rehearse(self, statement: Statement, table: DescribedTable | None) -> DescribedTable | None:
         """See contract: in a transaction that is rolled back."""
         if statement.action == "drop":
             return None
@@ -304,7 +304,7 @@ class PostgresServer(OwnedServer):
             return self.described(session, schema, statement.table)
 
     @staticmethod
-    def _altered(session: BoundedConnection, statement: Statement, table: Table, schema: str) -> None:
+    def _altered(session: BoundedConnection, statement: Statement, table: DescribedTable, schema: str) -> None:
         """Alter an empty copy. What is new then is new beside the table, too, where the user may not be let create."""
         copy = named(schema, table.name)
         make_like(session, table, copy)
@@ -313,7 +313,7 @@ class PostgresServer(OwnedServer):
         if relations_of(session, schema) - present:
             check_new_objects(session, statement, table.schema)
 
-    def _tried(self, session: BoundedConnection, statement: Statement, table: Table, schema: str) -> "Tried":
+    def _tried(self, session: BoundedConnection, statement: Statement, table: DescribedTable, schema: str) -> "Tried":
         """Alter an empty copy whose objects are called as the table's: what that does to its facts and names."""
         copy, full = named(schema, table.name), named(table.schema, table.name)
         make_like(session, table, copy)
@@ -362,7 +362,7 @@ class PostgresServer(OwnedServer):
             session.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
             yield session, schema
 
-    def change_towards(self, wanted: Statement, table: Table) -> str:
+    def change_towards(self, wanted: Statement, table: DescribedTable) -> str:
         """See contract: in a schema of its own, so that constraints get the names that they have beside the table."""
         full = named(table.schema, table.name)
         with self.rehearsal() as (session, schema):
@@ -384,7 +384,7 @@ class PostgresServer(OwnedServer):
                 raise not_found(found)
             return str(found)
 
-    def is_instant(self, statement: Statement, table: Table) -> bool:
+    def is_instant(self, statement: Statement, table: DescribedTable) -> bool:
         """Whether the statement changes the catalogue alone: it writes no row, builds no index and checks no rule."""
         with self.rehearsal() as (session, schema):
             copy = named(schema, table.name)
@@ -394,7 +394,7 @@ class PostgresServer(OwnedServer):
             alter(session, statement, table, copy)
             return before.issuperset(session.execute(_WORK, {"table": full}).fetchall())
 
-    def stored(self, table: Table) -> Stored | None:
+    def stored(self, table: DescribedTable) -> Stored | None:
         """See contract: PostgreSQL shows the server's folder only to users with the right to know it."""
         with self.sessions.asking() as session, translating("asking for the table's size"):
             full = (named(table.schema, table.name).as_string(session),)
@@ -453,11 +453,11 @@ class PostgresServer(OwnedServer):
 
     # --- cut-over ---
 
-    def is_changed(self, memory: Memory, _plan: Plan) -> bool:
+    def is_changed(self, memory: Memory, _plan: CopyPlan) -> bool:
         """See contract."""
         return memory.stage == "changed"
 
-    def end_holders(self, plan: Plan) -> None:
+    def end_holders(self, plan: CopyPlan) -> None:
         """Forced: end exactly the sessions that hold the table or wait for it. LockUnavailableError: one cannot be."""
         main = self.sessions.main
         try:
@@ -468,7 +468,7 @@ class PostgresServer(OwnedServer):
 
     # --- the end ---
 
-    def drop_row_triggers(self, table: Table) -> None:
+    def drop_row_triggers(self, table: DescribedTable) -> None:
         """See contract: drops their function, and the triggers with it."""
         function = named(table.schema, f"hg{self.mark}")
         with translating("dropping triggers"):
@@ -511,7 +511,7 @@ def _hanging(found: str) -> str:
 
 
 def make_altered(
-    session: BoundedConnection, statement: Statement, table: Table, name: str, schema: str | None = None
+    session: BoundedConnection, statement: Statement, table: DescribedTable, name: str, schema: str | None = None
 ) -> None:
     """An empty copy of the table, as the statement makes it; in the table's schema, if none is given."""
     copy = named(schema or table.schema, name)
@@ -519,7 +519,7 @@ def make_altered(
     alter(session, statement, table, copy)
 
 
-def make_like(session: BoundedConnection, table: Table, copy: sql.Identifier) -> None:
+def make_like(session: BoundedConnection, table: DescribedTable, copy: sql.Identifier) -> None:
     """An empty copy of the table, with what CREATE TABLE … LIKE leaves out of its form."""
     session.execute(like(table, copy))
     full = named(table.schema, table.name).as_string()
@@ -533,7 +533,7 @@ def make_like(session: BoundedConnection, table: Table, copy: sql.Identifier) ->
         session.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(copy, sql.Literal(comment)))
 
 
-def alter(session: BoundedConnection, statement: Statement, table: Table, empty: sql.Identifier) -> None:
+def alter(session: BoundedConnection, statement: Statement, table: DescribedTable, empty: sql.Identifier) -> None:
     """Run the statement on a copy of its table: where it names the table's indexes, the copy's are meant.
 
     Names of indexes, and of the constraints that they stand for, are a schema's: the copy's have others.
@@ -552,6 +552,6 @@ def alter(session: BoundedConnection, statement: Statement, table: Table, empty:
     session.execute(statement.on(copy, rules))
 
 
-def like(table: Table, copy: sql.Identifier) -> sql.Composed:
+def like(table: DescribedTable, copy: sql.Identifier) -> sql.Composed:
     """CREATE TABLE for an empty copy."""
     return sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(copy, named(table.schema, table.name))

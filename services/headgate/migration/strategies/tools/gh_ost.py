@@ -22,9 +22,9 @@ from headgate.databases.mysql.address import TLS_FILES
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec, parse_spec
 from headgate.migration.statements.statement import Statement
-from headgate.migration.strategies.contract import Plan, RefusedError
+from headgate.migration.strategies.contract import CopyPlan, RefusedError
 from headgate.migration.strategies.tools.output import printed
-from headgate.migration.strategies.tools.tool import Run, Tools, ToolStrategy, copy_name
+from headgate.migration.strategies.tools.tool import ToolRun, Tools, ToolStrategy, copy_name
 from headgate.records.migration import MigrationRecorded
 
 HOOK: Final = Path(__file__).with_name("gh_ost_hook.py")
@@ -95,15 +95,15 @@ class GhOstStrategy(ToolStrategy):
     def _check(self, statement: Statement) -> None:
         del statement  # what it cannot do, it reports when it is tried out
 
-    def _names(self, plan: Plan, attempt: int) -> tuple[str, tuple[str, ...], str]:
+    def _names(self, plan: CopyPlan, attempt: int) -> tuple[str, tuple[str, ...], str]:
         copy, *beside = (f"_{self._name(plan, attempt)}_{suffix}" for suffix in SUFFIXES)
         return copy, tuple(beside), ""
 
-    def _name(self, plan: Plan, attempt: int) -> str:
+    def _name(self, plan: CopyPlan, attempt: int) -> str:
         """What it makes names of; it puts ``_`` before it and a suffix behind."""
         return copy_name(plan, self._server.migration, attempt, self._server.name_bytes_max - SUFFIX_CHARACTERS)
 
-    def _try_out(self, program: str, statement: Statement, plan: Plan, spec: MigrationSpec) -> None:
+    def _try_out(self, program: str, statement: Statement, plan: CopyPlan, spec: MigrationSpec) -> None:
         """Without --execute it does everything but copying and cutting over, and drops what it has made."""
 
         def options(file: Path) -> list[str]:
@@ -116,7 +116,7 @@ class GhOstStrategy(ToolStrategy):
             fatal = [line for line in lines if "FATAL" in line] or lines
             raise RefusedError(f"{self.name} without --execute (exit code {done.returncode}): {' '.join(fatal[-2:])}")
 
-    def _command(self, program: str, run: Run) -> list[str]:
+    def _command(self, program: str, run: ToolRun) -> list[str]:
         folder, plan, self._ratio_told = self._folder(), run.plan, 0.0
         path = folder.path
         file = folder.write("client.cnf", self._credentials())

@@ -15,9 +15,9 @@ from typing import Any, Final
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec
 from headgate.migration.statements.statement import Statement
-from headgate.migration.strategies.contract import Plan, RefusedError
+from headgate.migration.strategies.contract import CopyPlan, RefusedError
 from headgate.migration.strategies.tools.output import printed
-from headgate.migration.strategies.tools.tool import Run, Tools, ToolStrategy, copy_name
+from headgate.migration.strategies.tools.tool import ToolRun, Tools, ToolStrategy, copy_name
 from headgate.records.migration import MigrationRecorded
 from headgate.records.throttle_reasons import OPERATOR
 
@@ -66,11 +66,11 @@ class PtOscStrategy(ToolStrategy):
             # It knows CHANGE only, and would copy nothing into a column that is renamed otherwise.
             raise RefusedError(f"{self.name} loses the values of a RENAME COLUMN: write CHANGE COLUMN old new TYPE")
 
-    def _names(self, plan: Plan, attempt: int) -> tuple[str, tuple[str, ...], str]:
+    def _names(self, plan: CopyPlan, attempt: int) -> tuple[str, tuple[str, ...], str]:
         prefix = re.sub(r"\W", "_", f"pt_osc_{plan.before.schema}_{plan.before.name}")[:TRIGGER_PREFIX_MAX]
         return copy_name(plan, self._server.migration, attempt, self._server.name_bytes_max), (), f"{prefix}_"
 
-    def _try_out(self, program: str, statement: Statement, plan: Plan, spec: MigrationSpec) -> None:
+    def _try_out(self, program: str, statement: Statement, plan: CopyPlan, spec: MigrationSpec) -> None:
         """A dry run: it makes the copy, empty, and drops it again."""
 
         def options(file: Path) -> list[str]:
@@ -83,7 +83,7 @@ class PtOscStrategy(ToolStrategy):
             lines = printed(done)
             raise RefusedError(f"{self.name} --dry-run (exit code {done.returncode}): {' '.join(lines[-3:])}")
 
-    def _command(self, program: str, run: Run) -> list[str]:
+    def _command(self, program: str, run: ToolRun) -> list[str]:
         folder, plan, self._is_still = self._folder(), run.plan, False
         file = folder.write("client.cnf", self._credentials())
         return [

@@ -27,7 +27,7 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, may_lose, parse_spec
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import Statement, StatementError
-from headgate.migration.strategies.contract import Memory, Plan, RefusedError
+from headgate.migration.strategies.contract import CopyPlan, Memory, RefusedError
 from headgate.migration.strategies.examining import AT_SUBMISSION, checked_plan, plan_copy, read_plan
 from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.no_way_back import revert_refused
@@ -85,15 +85,15 @@ class ToolStrategy(ABC):
         """Raise RefusedError for what this program would do wrong."""
 
     @abstractmethod
-    def _try_out(self, program: str, statement: Statement, plan: Plan, spec: MigrationSpec) -> None:
+    def _try_out(self, program: str, statement: Statement, plan: CopyPlan, spec: MigrationSpec) -> None:
         """Have the program itself check the change, without doing it. Raises RefusedError with its words."""
 
     @abstractmethod
-    def _names(self, plan: Plan, attempt: int) -> tuple[str, tuple[str, ...], str]:
+    def _names(self, plan: CopyPlan, attempt: int) -> tuple[str, tuple[str, ...], str]:
         """The names of its copy and of what else it makes, and the prefix of its triggers' names."""
 
     @abstractmethod
-    def _command(self, program: str, run: "Run") -> list[str]:
+    def _command(self, program: str, run: "ToolRun") -> list[str]:
         """The command line; files that it needs are written into the folder."""
 
     @abstractmethod
@@ -141,7 +141,7 @@ class ToolStrategy(ABC):
         where = self._server.where(before.schema)
         return fx.Examined("alter", table, where, is_immediate=False, message=message)
 
-    def _check_names(self, statement: Statement, plan: Plan) -> None:
+    def _check_names(self, statement: Statement, plan: CopyPlan) -> None:
         """The program finds columns by their names, as they are written."""
         names = {column.name for column in plan.before.columns}
         if unlike := [s.column for s in statement.steps if s.column is not None and s.column not in names]:
@@ -158,7 +158,7 @@ class ToolStrategy(ABC):
                     "after the change: use strategy direct, or submit a migration for each of the two"
                 )
 
-    def _check_new_keys(self, statement: Statement, plan: Plan, spec: MigrationSpec) -> None:
+    def _check_new_keys(self, statement: Statement, plan: CopyPlan, spec: MigrationSpec) -> None:
         for key, columns in keys_compared_anew(statement, plan.after).items():
             if not all(may_lose(spec.allow_lossy, name) for name in columns):
                 raise RefusedError(
@@ -223,7 +223,7 @@ class ToolStrategy(ABC):
             return fx.Refused(f"{program} cannot be started: {error}")
         return fx.Progressed("starting", table_rows=run.plan.rows, note=self._note())
 
-    def _noted(self, effect: fx.StartMigration, statement: Statement, plan: Plan, spec: MigrationSpec) -> "Run":
+    def _noted(self, effect: fx.StartMigration, statement: Statement, plan: CopyPlan, spec: MigrationSpec) -> "ToolRun":
         """The work to do, stored at the database before it begins."""
         before = plan.before
         copy, beside, triggers = self._names(plan, effect.record.attempt)
@@ -241,7 +241,7 @@ class ToolStrategy(ABC):
         )
         attempt = effect.record.attempt
         self._server.note(Memory(effect.owner_rev, attempt, "begun", msgspec.json.encode(tool_plan).decode()))
-        return Run(self._migration, effect.owner_rev, attempt, statement, spec, tool_plan)
+        return ToolRun(self._migration, effect.owner_rev, attempt, statement, spec, tool_plan)
 
     def adopt(self, effect: fx.AdoptMigration) -> Any:
         """See contract."""
@@ -358,7 +358,7 @@ class Note(msgspec.Struct):
     said: list[str] = []
 
 
-class Run(msgspec.Struct, frozen=True):
+class ToolRun(msgspec.Struct, frozen=True):
     """One run of a program."""
 
     migration: str
@@ -394,7 +394,7 @@ def said_by_tool(note: str) -> list[str]:
     return []
 
 
-def copy_name(plan: Plan, migration: str, attempt: int, limit: int) -> str:
+def copy_name(plan: CopyPlan, migration: str, attempt: int, limit: int) -> str:
     """A name for the copy that no other attempt has."""
     return shadow_name(plan.before.name, f"{migration}/{attempt}", limit)
 

@@ -21,7 +21,7 @@ from headgate.records.slices import slice_of, with_slice
 from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
 from headgate.sinks.relational.mysql.connection import MysqlSinkSession
 from headgate.sinks.relational.rights import RightsMissingError
-from headgate.sinks.relational.table import Table, check_generated, check_slice, nearest, without_key
+from headgate.sinks.relational.table import RelationalTable, check_generated, check_slice, nearest, without_key
 
 __all__ = ["DATABASE", "MysqlSinkColumn", "account", "check_database", "load_table", "read_version"]
 
@@ -107,7 +107,7 @@ class MysqlSinkColumn(msgspec.Struct, frozen=True):
         return declared_in_full(self.declared, charset, self.collation)
 
 
-def load_table(session: MysqlSinkSession, name: str, keyless: bool = False) -> Table[MysqlSinkColumn]:
+def load_table(session: MysqlSinkSession, name: str, keyless: bool = False) -> RelationalTable[MysqlSinkColumn]:
     """The table, proven to exist, to have a key and to be writable by Headgate. SinkRefusedError contains what to do.
 
     With ``keyless`` it may be without key. It is locked against being altered or renamed during the lookup: the catalog
@@ -136,7 +136,7 @@ def _hold_form(session: MysqlSinkSession, identifier: str) -> None:
 
 def _described(
     session: MysqlSinkSession, name: str, database: str | None, relation: str, *, keyless: bool
-) -> Table[MysqlSinkColumn]:
+) -> RelationalTable[MysqlSinkColumn]:
     found = session.execute(_TABLE, (database, relation))
     if not found:
         if database is None and session.execute("SELECT DATABASE()") == [(None,)]:
@@ -173,7 +173,7 @@ def _described(
     spelling = with_slice(table_spelling(database, relation), name)
     described = None if part is None else columns.get(part.column)
     integers = None if described is None else described.integers
-    table = Table(
+    table = RelationalTable(
         spelling, database, relation, identifier, columns, form.generated, key, folding, secondary, version,
         form.nullable_defaults, part=slice_of(spelling),
         part_number=part.number if part is not None and integers is not None else None,
@@ -233,7 +233,7 @@ def _keys(form: MysqlForm, name: str, *, keyless: bool) -> tuple[tuple[str, ...]
     return key.columns, len(form.keys) > 1
 
 
-def _check_rights(session: MysqlSinkSession, table: Table[MysqlSinkColumn]) -> None:
+def _check_rights(session: MysqlSinkSession, table: RelationalTable[MysqlSinkColumn]) -> None:
     target, column = table.identifier, quoted(next(iter(table.columns)))
     columns, nulls = ", ".join(map(quoted, table.columns)), ", ".join(["NULL"] * len(table.columns))
     tries = {

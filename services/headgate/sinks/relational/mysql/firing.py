@@ -4,7 +4,7 @@ from typing import Final
 
 from headgate.sinks.relational.mysql.catalog import MysqlSinkColumn
 from headgate.sinks.relational.mysql.connection import MysqlSinkSession
-from headgate.sinks.relational.table import Table
+from headgate.sinks.relational.table import RelationalTable
 
 __all__ = ["firing"]
 
@@ -14,6 +14,6 @@ WHERE event_object_schema = %s AND event_object_table = %s ORDER BY trigger_name
 """
 
 
-def firing(session: MysqlSinkSession, table: Table[MysqlSinkColumn]) -> tuple[str, ...]:
+def firing(session: MysqlSinkSession, table: RelationalTable[MysqlSinkColumn]) -> tuple[str, ...]:
     """Each as ``trigger NAME``. A user without the right TRIGGER on the table sees none of them."""
     return tuple(f"trigger {name}" for (name,) in session.execute(_FIRING, (table.schema, table.relation)))

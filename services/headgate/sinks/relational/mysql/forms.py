@@ -7,27 +7,27 @@ any sign between their parts, numbers for labels of an enum or a set, spaces aro
 import re
 from typing import Final
 
-from headgate.sinks.relational.forms import CLOCK, DAY, INTEGER_KEYS, IPV4, NUMBERS, UUID_KEYS, Form, without_base64
+from headgate.sinks.relational.forms import CLOCK, DAY, INTEGER_KEYS, IPV4, NUMBERS, UUID_KEYS, TextForm, without_base64
 from headgate.sinks.relational.text import Room
 
 _INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
 _NUMBERS: Final = (*_INTEGERS, "decimal", "float", "double")
-_TIMESTAMPS: Final = Form(f"{DAY}(?: {CLOCK})?", "a timestamp as YYYY-MM-DD hh:mm:ss")
+_TIMESTAMPS: Final = TextForm(f"{DAY}(?: {CLOCK})?", "a timestamp as YYYY-MM-DD hh:mm:ss")
 
 _FORMS: Final = {
     **dict.fromkeys(_NUMBERS, NUMBERS),
-    "year": Form("[0-9]{4}", "a year of four digits"),
-    "date": Form(DAY, "a date as YYYY-MM-DD"),
+    "year": TextForm("[0-9]{4}", "a year of four digits"),
+    "date": TextForm(DAY, "a date as YYYY-MM-DD"),
     "datetime": _TIMESTAMPS,
     "timestamp": _TIMESTAMPS,
-    "time": Form(r"-?[0-9]{2,3}:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?", "a time as hh:mm:ss"),
-    "inet4": Form(IPV4, "an IPv4 address with all of its parts"),
-    "inet6": Form("[0-9a-fA-F]*:[0-9a-fA-F:.]*", "an IPv6 address"),
+    "time": TextForm(r"-?[0-9]{2,3}:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?", "a time as hh:mm:ss"),
+    "inet4": TextForm(IPV4, "an IPv4 address with all of its parts"),
+    "inet6": TextForm("[0-9a-fA-F]*:[0-9a-fA-F:.]*", "an IPv6 address"),
 }
 _KEY_FORMS: Final = {
     **dict.fromkeys(_INTEGERS, INTEGER_KEYS),
     "uuid": UUID_KEYS,
-    "inet6": Form("[0-9a-f]*:[0-9a-f:.]*", "an IPv6 address in lower case, as part of a key"),
+    "inet6": TextForm("[0-9a-f]*:[0-9a-f:.]*", "an IPv6 address in lower case, as part of a key"),
 }
 """For types that read several texts as one value: the text that the type itself prints."""
 
@@ -35,7 +35,7 @@ _OCTETS: Final = {"tinytext": 255, "text": 65_535, "mediumtext": 16_777_215}
 _LENGTH: Final = re.compile(r"\((\d+)\)")
 
 
-def form_of(kind: str, *, in_key: bool, may_be_bytes: bool = False) -> Form | None:
+def form_of(kind: str, *, in_key: bool, may_be_bytes: bool = False) -> TextForm | None:
     """The form of a type; None where the server refuses what it does not take as it is.
 
     ``may_be_bytes``: see relational.text. A number's digits are then refused if they may be bytes.

@@ -22,7 +22,7 @@ from headgate.sinks.relational.mysql.connection import MysqlSinkSession
 from headgate.sinks.relational.mysql.faults import remedy_of
 from headgate.sinks.relational.mysql.values import NUMBERS_SENT, SENT_AS_HEX, column_text
 from headgate.sinks.relational.remedies import advised
-from headgate.sinks.relational.staging import Stage, Told
+from headgate.sinks.relational.staging import StagingTable, Told
 from headgate.sinks.relational.text import ColumnText
 from headgate.sinks.relational.times import NotTextError
 from headgate.sinks.row_copying import CopiedTexts
@@ -36,8 +36,8 @@ _PLACE: Final = re.compile(r".*column '?(?:`[^`]*`\.)*[`']?(?P<column>.+?)[`']? 
 """Matched at the text's end: a value may precede it, with any content."""
 
 
-class MysqlStage(Stage[MysqlSinkSession, MysqlSinkColumn]):
-    """See Stage."""
+class MysqlStage(StagingTable[MysqlSinkSession, MysqlSinkColumn]):
+    """See StagingTable."""
 
     def _create(self, name: str) -> None:
         self._stage = quoted(DATABASE, name)
@@ -48,18 +48,21 @@ class MysqlStage(Stage[MysqlSinkSession, MysqlSinkColumn]):
         self.session.execute(f"CREATE TEMPORARY TABLE {self._stage} ({self._group} int NOT NULL, {columns}){engine}")
 
     def drop(self) -> None:
-        """See Stage."""
+        """See StagingTable."""
         self.session.execute(f"DROP TEMPORARY TABLE IF EXISTS {self._stage}")
 
     def _add_column(self, column: str) -> str:
         return f"ALTER TABLE {self.table.identifier} ADD COLUMN {quoted(column)}"
 
     def begin_trials(self) -> None:
-        """See Stage. Rules are checked at each statement anyway; any statement on the target keeps alterations out."""
+        """See StagingTable.
+
+        Rules are checked at each statement anyway; any statement on the target keeps alterations out.
+        """
         self.session.execute(f"DELETE FROM {self.table.identifier} WHERE FALSE")
 
     def read_version(self) -> str:
-        """See Stage."""
+        """See StagingTable."""
         return read_version(self.session, self.table.identifier)
 
     def _empty(self) -> None:
@@ -102,7 +105,10 @@ class MysqlStage(Stage[MysqlSinkSession, MysqlSinkColumn]):
         )
 
     def takes_texts(self, texts: CopiedTexts) -> bool:
-        """See Stage: if they are of the target's own types, in which a LOAD takes them as they are, and no others."""
+        """See StagingTable.
+
+        If they are of the target's own types, in which a LOAD takes them as they are, and no others.
+        """
         table = self.table
         return (
             self.session.loads
@@ -116,7 +122,7 @@ class MysqlStage(Stage[MysqlSinkSession, MysqlSinkColumn]):
         )
 
     def stage_texts(self, number: int, texts: CopiedTexts) -> StagedTexts:
-        """See Stage."""
+        """See StagingTable."""
         loaded, warnings = self.session.load(self._loading(number, list(map(quoted, texts.columns))), texts.blocks)
         if warnings or loaded != texts.count or self._has_replaced_null(number):
             raise ChangeError("a value is refused: staging the rows names it")

@@ -25,7 +25,7 @@ from headgate.sinks.relational.postgresql.faults import sink_error
 from headgate.sinks.relational.postgresql.progress import PostgresProgress
 from headgate.sinks.relational.postgresql.staging import STAGED_AS
 from headgate.sinks.relational.progress import moves_of
-from headgate.sinks.relational.staging import Stage
+from headgate.sinks.relational.staging import StagingTable
 from headgate.sinks.relational.times import NotTextError
 
 __all__ = ["ROWS_MAX", "apply_at_once"]
@@ -44,7 +44,7 @@ _NUL: Final = "\x00"
 
 def apply_at_once(
     session: PostgresSinkSession,
-    stage: Stage[PostgresSinkSession, PostgresSinkColumn],
+    stage: StagingTable[PostgresSinkSession, PostgresSinkColumn],
     batch: ChangeBatch,
     reduced: Reduced,
 ) -> Merged | None:
@@ -77,7 +77,7 @@ def apply_at_once(
 
 
 def _is_as_told(
-    stage: Stage[PostgresSinkSession, PostgresSinkColumn], reduced: Reduced, answers: Sequence[Answer]
+    stage: StagingTable[PostgresSinkSession, PostgresSinkColumn], reduced: Reduced, answers: Sequence[Answer]
 ) -> bool:
     """Whether the table is what the rows were written for, and all of them are there, each under its own key."""
     rows, version = len(reduced.upserts), str(answers[-1][1][0][0])
@@ -87,7 +87,7 @@ def _is_as_told(
 
 def _statements(
     session: PostgresSinkSession,
-    stage: Stage[PostgresSinkSession, PostgresSinkColumn],
+    stage: StagingTable[PostgresSinkSession, PostgresSinkColumn],
     batch: ChangeBatch,
     reduced: Reduced,
 ) -> list[str] | None:
@@ -105,7 +105,7 @@ def _statements(
 
 
 def _insert(
-    session: PostgresSinkSession, stage: Stage[PostgresSinkSession, PostgresSinkColumn], reduced: Reduced
+    session: PostgresSinkSession, stage: StagingTable[PostgresSinkSession, PostgresSinkColumn], reduced: Reduced
 ) -> list[str] | None:
     """The INSERT; where a trigger fires, also a statement that counts the rows that are there under their keys."""
     table = stage.table
@@ -138,7 +138,7 @@ def _insert(
     return [insert, f"SELECT count(*) FROM {table.rows} WHERE ({', '.join(map(quoted, table.key))}) IN ({keys})"]
 
 
-def _takes(stage: Stage[PostgresSinkSession, PostgresSinkColumn], group: Group) -> bool:
+def _takes(stage: StagingTable[PostgresSinkSession, PostgresSinkColumn], group: Group) -> bool:
     """Whether the target has all columns, each as it is staged."""
     table = stage.table
     known = all(column in table.columns or column in table.generated for column in group.columns)

@@ -2,7 +2,7 @@
 
 Names are exact (never folded to lower case): ``schema.table`` as records/identifiers.py divides it, or a bare table
 name, which is looked for in the schemas of the user's search path. All spellings of one table give the same
-``Table.name``, which is what the fence is keyed by.
+``RelationalTable.name``, which is what the fence is keyed by.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,14 @@ from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailable
 from headgate.sinks.relational.postgresql.connection import PostgresSinkSession
 from headgate.sinks.relational.postgresql.forms import keeps_keys
 from headgate.sinks.relational.rights import RightsMissingError
-from headgate.sinks.relational.table import Equality, Table, check_generated, check_slice, nearest, without_key
+from headgate.sinks.relational.table import (
+    Equality,
+    RelationalTable,
+    check_generated,
+    check_slice,
+    nearest,
+    without_key,
+)
 
 __all__ = ["VERSION", "PostgresSinkColumn", "check_database", "found_name", "load_table", "read_version"]
 
@@ -97,7 +104,7 @@ FROM pg_class c WHERE c.oid = to_regclass(%s)
 
 
 def found_name(session: PostgresSinkSession, name: str) -> str | None:
-    """``Table.name`` of the table that ``name`` stands for now, None if there is none."""
+    """``RelationalTable.name`` of the table that ``name`` stands for now, None if there is none."""
     found = find_table(session.execute, session.path, name)
     return None if found is None else table_spelling(found[1], found[2])
 
@@ -115,7 +122,7 @@ class PostgresSinkColumn(msgspec.Struct, frozen=True):
         return self.declared
 
 
-def load_table(session: PostgresSinkSession, name: str, keyless: bool = False) -> Table[PostgresSinkColumn]:
+def load_table(session: PostgresSinkSession, name: str, keyless: bool = False) -> RelationalTable[PostgresSinkColumn]:
     """The table, proven to exist, to have a key and to be writable by Headgate. SinkRefusedError contains what to do.
 
     With ``keyless`` it may be without key.
@@ -174,7 +181,7 @@ def load_table(session: PostgresSinkSession, name: str, keyless: bool = False) -
     part = slice_of(spelling)
     described = next((column for column in form.columns if part is not None and column.name == part.column), None)
     integers = None if described is None else _INTEGERS.get(described.base)
-    table = Table(
+    table = RelationalTable(
         spelling, schema, relation, identifier, columns, form.generated, key, folding, secondary, version,
         form.nullable_defaults, equalities, identifier if kind == "p" else f"ONLY {identifier}", part,
         part.number if part is not None and integers is not None else None,

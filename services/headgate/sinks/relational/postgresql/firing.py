@@ -4,7 +4,7 @@ from typing import Final
 
 from headgate.sinks.relational.postgresql.catalog import PostgresSinkColumn
 from headgate.sinks.relational.postgresql.connection import PostgresSinkSession
-from headgate.sinks.relational.table import Table
+from headgate.sinks.relational.table import RelationalTable
 
 __all__ = ["firing"]
 
@@ -37,7 +37,7 @@ ORDER BY kind DESC, name
 """
 
 
-def firing(session: PostgresSinkSession, table: Table[PostgresSinkColumn]) -> tuple[str, ...]:
+def firing(session: PostgresSinkSession, table: RelationalTable[PostgresSinkColumn]) -> tuple[str, ...]:
     """Each as ``trigger NAME`` or ``rule NAME``, as this session would fire them."""
     rows = session.execute(_FIRING, {"schema": table.schema, "relation": table.relation})
     return tuple(f"{kind}{name}" for kind, name in rows)

@@ -18,7 +18,7 @@ from headgate.sinks.relational.forms import (
     NUMBERS,
     UUID_KEYS,
     ZONE,
-    Form,
+    TextForm,
     without_base64,
 )
 from headgate.sinks.relational.text import Room
@@ -56,10 +56,10 @@ def _multirange(bound: str) -> str:
     return rf"\{{(?:{one}(?:, ?{one})*)?\}}"
 
 
-_INTEGERS: Final = Form("[+-]?[0-9]+", "decimal digits")
-_FLOATS: Final = Form(f"{NUMBER}|(?i:NaN|[+-]?inf(?:inity)?)", "decimal digits, NaN or Infinity", DECIMALS_ADVICE)
-_UNSIGNED: Final = Form("[0-9]+", "decimal digits without a sign")
-_NETWORKS: Final = Form(
+_INTEGERS: Final = TextForm("[+-]?[0-9]+", "decimal digits")
+_FLOATS: Final = TextForm(f"{NUMBER}|(?i:NaN|[+-]?inf(?:inity)?)", "decimal digits, NaN or Infinity", DECIMALS_ADVICE)
+_UNSIGNED: Final = TextForm("[0-9]+", "decimal digits without a sign")
+_NETWORKS: Final = TextForm(
     f"{IPV4}(?:/[0-9]+)?|{_IPV6}(?:/[0-9]+)?", "an address with all of its parts, with or without a /length"
 )
 _RANGE_OF_TIMES: Final = "a range whose bounds are written as YYYY-MM-DD or YYYY-MM-DD hh:mm:ss"
@@ -68,39 +68,43 @@ _FORMS: Final = {
     **dict.fromkeys(("smallint", "integer", "bigint"), _INTEGERS),
     **dict.fromkeys(("real", "double precision", "numeric"), _FLOATS),
     "money": NUMBERS,
-    "boolean": Form("(?i:true|false|t|f)|[01]", "true, false, t, f, 1 or 0"),
-    "date": Form(f"{_DATE}|(?i:epoch)", "a date as YYYY-MM-DD, infinity, -infinity or epoch"),
-    "time without time zone": Form(f"{CLOCK}Z?", "a time of day as hh:mm:ss"),
-    "time with time zone": Form(f"{CLOCK} ?{ZONE}?", "a time of day as hh:mm:ss±hh:mm"),
-    "timestamp without time zone": Form(
+    "boolean": TextForm("(?i:true|false|t|f)|[01]", "true, false, t, f, 1 or 0"),
+    "date": TextForm(f"{_DATE}|(?i:epoch)", "a date as YYYY-MM-DD, infinity, -infinity or epoch"),
+    "time without time zone": TextForm(f"{CLOCK}Z?", "a time of day as hh:mm:ss"),
+    "time with time zone": TextForm(f"{CLOCK} ?{ZONE}?", "a time of day as hh:mm:ss±hh:mm"),
+    "timestamp without time zone": TextForm(
         f"{_TIMESTAMP}|(?i:epoch)", "a timestamp as YYYY-MM-DD hh:mm:ss, infinity, -infinity or epoch"
     ),
-    "timestamp with time zone": Form(
+    "timestamp with time zone": TextForm(
         f"{_TIMESTAMPTZ}|(?i:epoch)", "a timestamp as YYYY-MM-DD hh:mm:ss±hh:mm, infinity, -infinity or epoch"
     ),
-    "interval": Form(_INTERVAL, "an interval as P1Y2M3DT4H5M6S or 1 year 2 mons 3 days 04:05:06"),
+    "interval": TextForm(_INTERVAL, "an interval as P1Y2M3DT4H5M6S or 1 year 2 mons 3 days 04:05:06"),
     **dict.fromkeys(("oid", "xid", "xid8", "cid"), _UNSIGNED),
-    **dict.fromkeys(_OBJECTS, Form("[0-9]+", "an object's number, because a name may be another object at the sink")),
-    '"char"': Form("[\x01-\x7f]?", "one character of ASCII"),
+    **dict.fromkeys(
+        _OBJECTS, TextForm("[0-9]+", "an object's number, because a name may be another object at the sink")
+    ),
+    '"char"': TextForm("[\x01-\x7f]?", "one character of ASCII"),
     **dict.fromkeys(("inet", "cidr"), _NETWORKS),
-    "macaddr8": Form("(?:[0-9a-fA-F]{2}[:.-]?){7}[0-9a-fA-F]{2}", "an address of eight bytes"),
-    "daterange": Form(_range(_DATE), _RANGE_OF_TIMES),
-    "tsrange": Form(_range(_TIMESTAMP), _RANGE_OF_TIMES),
-    "tstzrange": Form(_range(_TIMESTAMPTZ), _RANGE_OF_TIMES),
-    "datemultirange": Form(_multirange(_DATE), _RANGE_OF_TIMES),
-    "tsmultirange": Form(_multirange(_TIMESTAMP), _RANGE_OF_TIMES),
-    "tstzmultirange": Form(_multirange(_TIMESTAMPTZ), _RANGE_OF_TIMES),
+    "macaddr8": TextForm("(?:[0-9a-fA-F]{2}[:.-]?){7}[0-9a-fA-F]{2}", "an address of eight bytes"),
+    "daterange": TextForm(_range(_DATE), _RANGE_OF_TIMES),
+    "tsrange": TextForm(_range(_TIMESTAMP), _RANGE_OF_TIMES),
+    "tstzrange": TextForm(_range(_TIMESTAMPTZ), _RANGE_OF_TIMES),
+    "datemultirange": TextForm(_multirange(_DATE), _RANGE_OF_TIMES),
+    "tsmultirange": TextForm(_multirange(_TIMESTAMP), _RANGE_OF_TIMES),
+    "tstzmultirange": TextForm(_multirange(_TIMESTAMPTZ), _RANGE_OF_TIMES),
 }
 
 _NUMBERS: Final = frozenset({"smallint", "integer", "bigint", "real", "double precision", "numeric", "money"})
 
 _KEY_FORMS: Final = {
     **dict.fromkeys(("smallint", "integer", "bigint"), INTEGER_KEYS),
-    **dict.fromkeys(("oid", "xid", "xid8", "cid", *_OBJECTS), Form("0|[1-9][0-9]*", "digits without leading zeros")),
-    "boolean": Form("true|false", "true or false, as part of a key"),
+    **dict.fromkeys(
+        ("oid", "xid", "xid8", "cid", *_OBJECTS), TextForm("0|[1-9][0-9]*", "digits without leading zeros")
+    ),
+    "boolean": TextForm("true|false", "true or false, as part of a key"),
     "uuid": UUID_KEYS,
-    "macaddr": Form("[0-9a-f]{2}(?::[0-9a-f]{2}){5}", "an address as 08:00:2b:01:02:03, as part of a key"),
-    "macaddr8": Form("[0-9a-f]{2}(?::[0-9a-f]{2}){7}", "an address as 08:00:2b:01:02:03:04:05, as part of a key"),
+    "macaddr": TextForm("[0-9a-f]{2}(?::[0-9a-f]{2}){5}", "an address as 08:00:2b:01:02:03, as part of a key"),
+    "macaddr8": TextForm("[0-9a-f]{2}(?::[0-9a-f]{2}){7}", "an address as 08:00:2b:01:02:03:04:05, as part of a key"),
 }
 """For types that read several texts as one value: the text that the type itself prints."""
 
@@ -115,7 +119,7 @@ _TYPE: Final = re.compile(r"(?P<head>[^(\[]*?) ?(?:\([^)]*\)(?P<tail>[^\[]*))?(?
 
 _CLOCK_WORDS: Final = "now|today|tomorrow|yesterday|allballs"
 
-CONTAINER_FORM: Final = Form(
+CONTAINER_FORM: Final = TextForm(
     rf"(?![^{DIVIDER}]*\b(?i:{_CLOCK_WORDS})\b)[^{DIVIDER}]*",
     "dates and times in digits, and none of the words now, today, tomorrow, yesterday and allballs",
 )
@@ -135,7 +139,7 @@ def keeps_keys(declared: str) -> bool:
     return declared.endswith("[]") or kind in _EXACT or kind.startswith(("time ", "timestamp ", "interval"))
 
 
-def form_of(kind: str, *, in_key: bool, may_be_bytes: bool = False) -> Form | None:
+def form_of(kind: str, *, in_key: bool, may_be_bytes: bool = False) -> TextForm | None:
     """The form of a type without its modifier; None where the server refuses what it does not take as it is.
 
     ``may_be_bytes``: see relational.text. A number's digits are then refused if they may be bytes.

@@ -19,7 +19,7 @@ from headgate.sinks.relational.postgresql.connection import PostgresSinkSession
 from headgate.sinks.relational.postgresql.faults import remedy_of, sink_error
 from headgate.sinks.relational.postgresql.values import column_text
 from headgate.sinks.relational.remedies import advised
-from headgate.sinks.relational.staging import Stage, Told
+from headgate.sinks.relational.staging import StagingTable, Told
 from headgate.sinks.relational.text import ColumnText
 from headgate.sinks.row_copying import CopiedTexts
 
@@ -59,8 +59,8 @@ def _is_of_a_value(error: PostgresError) -> bool:
     return place is not None and place["column"] is not None and not sink_error(error, "").retryable
 
 
-class PostgresStage(Stage[PostgresSinkSession, PostgresSinkColumn]):
-    """See Stage."""
+class PostgresStage(StagingTable[PostgresSinkSession, PostgresSinkColumn]):
+    """See StagingTable."""
 
     def _create(self, name: str) -> None:
         self._stage = quoted("pg_temp", name)
@@ -91,19 +91,19 @@ class PostgresStage(Stage[PostgresSinkSession, PostgresSinkColumn]):
         return f"s.{quoted(column)}::{kind}" if kind in STAGED_AS else f"s.{quoted(column)}"
 
     def drop(self) -> None:
-        """See Stage."""
+        """See StagingTable."""
         self.session.execute(f"DROP TABLE IF EXISTS {self._stage}")
 
     def _add_column(self, column: str) -> str:
         return f"ALTER TABLE {self.table.identifier} ADD COLUMN {quoted(column)}"
 
     def begin_trials(self) -> None:
-        """See Stage."""
+        """See StagingTable."""
         self.session.execute("SET CONSTRAINTS ALL IMMEDIATE")
         self.session.execute(f"LOCK TABLE {self.table.rows} IN ROW EXCLUSIVE MODE")
 
     def read_version(self) -> str | None:
-        """See Stage."""
+        """See StagingTable."""
         return read_version(self.session, self.table.identifier)
 
     def _empty(self) -> None:
@@ -136,7 +136,10 @@ class PostgresStage(Stage[PostgresSinkSession, PostgresSinkColumn]):
             raise self._refused(group, error) from error
 
     def takes_texts(self, texts: CopiedTexts) -> bool:
-        """See Stage: if they are of the target's own types, and nothing else than they is written by an INSERT."""
+        """See StagingTable.
+
+        If they are of the target's own types, and nothing else than they is written by an INSERT.
+        """
         table = self.table
         declared = {name: column.declared for name, column in table.columns.items()}
         return (
@@ -150,7 +153,7 @@ class PostgresStage(Stage[PostgresSinkSession, PostgresSinkColumn]):
         )
 
     def write_texts(self, texts: CopiedTexts) -> list[Row]:
-        """See Stage."""
+        """See StagingTable."""
         known = self._known_keys(texts)
         if known is None:
             return [texts.row(line) for line in texts.lines()]
