@@ -152,7 +152,7 @@ def wait_until_frozen(holder: "subprocess.Popen[str]") -> "subprocess.Popen[str]
     return holder
 
 
-def _run_all(threads: list[threading.Thread]) -> None:
+def run_all(threads: list[threading.Thread]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -330,7 +330,7 @@ class SinkContract:
             finally:
                 writer.close()
 
-        _run_all([threading.Thread(target=apply, args=(n,)) for n in range(2)])
+        run_all([threading.Thread(target=apply, args=(n,)) for n in range(2)])
         assert sorted(outcomes.values()) == ["applied", "moved"]
         (winner,) = (n for n, outcome in outcomes.items() if outcome == "applied")
         assert (bench.rows(), bench.sink.source_table(claims[0])) == ({winner: "x"}, (ORDERS, ITEMS)[winner])
@@ -683,7 +683,7 @@ class SinkContract:
             finally:
                 writer.close()
 
-        _run_all([threading.Thread(target=attempt, args=(f"attempt {number}",)) for number in range(4)])
+        run_all([threading.Thread(target=attempt, args=(f"attempt {number}",)) for number in range(4)])
         assert sorted(outcomes, key=str) == [SinkMovedError, SinkMovedError, SinkMovedError, {0: 7}]
         assert len(set(bench.rows().values())) == 1
 
@@ -852,7 +852,7 @@ class SinkContract:
         def last() -> None:
             assert bench.sink.seal(claim) == {0: 5, 1: 0}
 
-        _run_all([threading.Thread(target=each) for each in (last, late, last, late)])
+        run_all([threading.Thread(target=each) for each in (last, late, last, late)])
         bench.sink.check([bench.table], FeedIdentity("cluster-a", "0-8", "other"))
         bench.sink.forget(FEED)
 

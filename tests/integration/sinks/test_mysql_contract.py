@@ -1,7 +1,5 @@
 """MariaDB keeps the contract of every sink, and what is its own: who is waited for, who is ended, who is told."""
 
-import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from urllib.parse import urlsplit, urlunsplit
@@ -12,13 +10,9 @@ import pytest
 from fixtures.services import mariadb_connect, mariadb_execute
 from headgate.config.sink_spec import SinkSpec
 from headgate.databases.mysql.progress import Holder
-from headgate.records.control import Epoch, Positions
+from headgate.records.control import Epoch
 from headgate.sinks.contract import (
-    ChangeBatch,
     Claim,
-    FeedIdentity,
-    SinkConflictError,
-    SinkFencedError,
     SinkRefusedError,
     SinkUnavailableError,
 )
@@ -31,26 +25,22 @@ from headgate.sinks.relational.mysql.progress import MysqlProgress
 from headgate.sinks.relational.session import RelationalSettings
 from integration.sinks.contract import (
     SECONDS_MAX,
-    SinkContract,
     batch_of,
     claim_of,
-    frozen_while_applying,
     upsert,
 )
 from integration.sinks.crash_contract import CrashContract
+from integration.sinks.relational_contract import MysqlTables, RelationalContract
 
 pytestmark = pytest.mark.integration
 
 
-class MysqlBench:
+class MysqlBench(MysqlTables):
     def __init__(self, url: str) -> None:
-        self.url = url
+        super().__init__(url)
         self.table = url.rsplit("/", 1)[1] + ".orders"
         self.sink = MysqlSink(RelationalSettings(url, lock_wait_seconds=SECONDS_MAX))
         self.execute("CREATE TABLE orders (id int PRIMARY KEY, value text)")
-
-    def execute(self, statement: str, parameters: object = None) -> list[tuple]:
-        return mariadb_execute(self.url, statement, parameters)
 
     def rows(self) -> dict[int, str | None]:
         return dict(self.execute("SELECT id, value FROM orders"))
@@ -58,16 +48,14 @@ class MysqlBench:
     def drop(self) -> None:
         self.execute("DROP TABLE orders")
 
-    def restore(self, claim: Claim, positions: Positions, epoch: Epoch | None = None) -> None:
-        epoch = epoch or claim.epoch
-        for partition, offset in positions.items():
-            self.execute(
-                "UPDATE headgate.progress SET next_offset = %s, owner_rev = %s, n = %s WHERE part = %s",
-                (offset, epoch.owner_rev, epoch.n, partition),
-            )
+    def nowhere(self) -> MysqlSink:
+        return MysqlSink(RelationalSettings("mysql://x@127.0.0.1:1/x"))
 
-    def freeze_while_applying(self, batch: ChangeBatch) -> "subprocess.Popen[str]":
-        return frozen_while_applying({"type": "mysql", "dsn": self.url}, batch)
+    def end_session(self, claim: Claim) -> None:
+        del claim  # one session has worked here
+        ((holder,),) = self.execute("SELECT holder FROM headgate.progress WHERE part = 0")
+        ((session,),) = self.execute("SELECT IS_USED_LOCK(%s)", (holder.split("|")[0],))
+        self.execute(f"KILL {session}")
 
 
 @pytest.fixture
@@ -75,7 +63,7 @@ def mysql_bench(mariadb_database: str) -> MysqlBench:
     return MysqlBench(mariadb_database)
 
 
-class TestMysqlSink(SinkContract):
+class TestMysqlSink(RelationalContract):
     @pytest.fixture
     def bench(self, mysql_bench: MysqlBench) -> MysqlBench:
         return mysql_bench
@@ -112,14 +100,6 @@ class TestMysqlCrashes(CrashContract):
     @pytest.fixture
     def site(self, mariadb_database: str) -> MysqlSite:
         return MysqlSite(mariadb_database)
-
-
-def test_one_table_under_two_names_is_one_table(mysql_bench: MysqlBench) -> None:
-    mysql_bench.sink.claim(claim_of(mysql_bench, 1, table="orders"))
-    with pytest.raises(SinkConflictError):
-        mysql_bench.sink.claim(claim_of(mysql_bench, 1, identity=FeedIdentity("cluster-a", "0-8", "other")))
-    with pytest.raises(SinkFencedError):
-        mysql_bench.sink.claim(claim_of(mysql_bench, 0))
 
 
 def test_a_stranger_that_holds_the_lock_is_waited_for_then_named(mysql_bench: MysqlBench) -> None:
@@ -219,49 +199,3 @@ def test_a_session_of_another_user_that_cannot_be_ended_is_named(mysql_bench: My
                 frozen.kill()
     finally:
         mysql_bench.execute("DROP USER clerk")
-
-
-def test_a_writer_ended_by_the_sink_can_go_on_with_a_new_session(mysql_bench: MysqlBench) -> None:
-    claim = claim_of(mysql_bench, 1)
-    mysql_bench.sink.claim(claim)
-    writer = mysql_bench.sink.writer()
-    writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
-    ((holder,),) = mysql_bench.execute("SELECT holder FROM headgate.progress WHERE part = 0")
-    ((session,),) = mysql_bench.execute("SELECT IS_USED_LOCK(%s)", (holder.split("|")[0],))
-    mysql_bench.execute(f"KILL {session}")
-    second = batch_of(claim, 6, upsert(6, 1, "b"))
-    with pytest.raises(SinkUnavailableError):
-        writer.apply(second)
-    assert mysql_bench.sink.positions(claim) == {0: 6, 1: 0}
-    writer.apply(second)
-    writer.close()
-    assert mysql_bench.rows() == {1: "b"}
-
-
-def test_an_unreachable_sink_is_unavailable(mysql_bench: MysqlBench) -> None:
-    nowhere = MysqlSink(RelationalSettings("mysql://x@127.0.0.1:1/x"))
-    claim = claim_of(mysql_bench, 1)
-    with pytest.raises(SinkUnavailableError):
-        nowhere.claim(claim)
-    with pytest.raises(SinkUnavailableError):
-        nowhere.writer().apply(batch_of(claim, 5, upsert(5, 1, "a")))
-
-
-def test_two_first_claims_at_once_leave_one_winner(mysql_bench: MysqlBench) -> None:
-    """Database, tables and rows are made by whoever comes first; two feeds never both get the table."""
-    outcomes: list[object] = []
-
-    def claim(feed_id: str) -> None:
-        identity = FeedIdentity("cluster-a", feed_id, feed_id)
-        try:
-            outcomes.append(mysql_bench.sink.claim(claim_of(mysql_bench, 1, identity=identity)))
-        except SinkConflictError as error:
-            outcomes.append(error)
-
-    threads = [threading.Thread(target=claim, args=(f"0-{number}",)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(outcomes) == 4
-    assert [outcome for outcome in outcomes if isinstance(outcome, dict)] == [{0: 5, 1: 0}]

@@ -1,19 +1,13 @@
 """PostgreSQL keeps the contract of every sink, and what is its own: who is waited for, who is ended, who is told."""
 
-import subprocess
-import threading
-
 import psycopg
 import pytest
 from msgspec.structs import replace
 
-from headgate.records.control import Epoch, Positions
+from headgate.records.control import Epoch
 from headgate.sinks.contract import (
-    ChangeBatch,
     Claim,
     FeedIdentity,
-    SinkConflictError,
-    SinkFencedError,
     SinkUnavailableError,
 )
 from headgate.sinks.relational import writer
@@ -23,12 +17,9 @@ from headgate.sinks.relational.session import RelationalSettings
 from integration.sinks.contract import (
     FEED,
     SECONDS_MAX,
-    SinkContract,
-    batch_of,
     claim_of,
-    frozen_while_applying,
-    upsert,
 )
+from integration.sinks.relational_contract import PostgresTables, RelationalContract
 from support import build
 from support.waiting import eventually
 
@@ -42,18 +33,13 @@ def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(writer, "CHANGES_AT_ONCE_MAX", -1)
 
 
-class PostgresBench:
+class PostgresBench(PostgresTables):
     table = "public.orders"
 
     def __init__(self, dsn: str) -> None:
-        self.dsn = dsn
+        super().__init__(dsn)
         self.sink = PostgresSink(RelationalSettings(dsn, lock_wait_seconds=SECONDS_MAX))
         self.execute("CREATE TABLE public.orders (id integer PRIMARY KEY, value text)")
-
-    def execute(self, statement: str, parameters: object = None) -> list[tuple]:
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            cursor = connection.execute(statement, parameters)
-            return cursor.fetchall() if cursor.description else []
 
     def rows(self) -> dict[int, str | None]:
         return dict(self.execute("SELECT id, value FROM public.orders"))
@@ -61,16 +47,16 @@ class PostgresBench:
     def drop(self) -> None:
         self.execute("DROP TABLE public.orders")
 
-    def restore(self, claim: Claim, positions: Positions, epoch: Epoch | None = None) -> None:
-        epoch = epoch or claim.epoch
-        for partition, offset in positions.items():
-            self.execute(
-                "UPDATE headgate.progress SET next_offset = %s, owner_rev = %s, n = %s WHERE partition = %s",
-                (offset, epoch.owner_rev, epoch.n, partition),
-            )
+    def nowhere(self) -> PostgresSink:
+        return PostgresSink(RelationalSettings("host=127.0.0.1 port=1 dbname=x"))
 
-    def freeze_while_applying(self, batch: ChangeBatch) -> "subprocess.Popen[str]":
-        return frozen_while_applying({"type": "postgresql", "dsn": self.dsn}, batch)
+    def end_session(self, claim: Claim) -> None:
+        ended = self.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE application_name = %s AND datname = current_database()",
+            (str(Label.of(claim)),),
+        )
+        assert ended == [(True,)]
 
 
 @pytest.fixture
@@ -78,18 +64,10 @@ def postgres_bench(postgres_database: str) -> PostgresBench:
     return PostgresBench(postgres_database)
 
 
-class TestPostgresSink(SinkContract):
+class TestPostgresSink(RelationalContract):
     @pytest.fixture
     def bench(self, postgres_bench: PostgresBench) -> PostgresBench:
         return postgres_bench
-
-
-def test_one_table_under_two_names_is_one_table(postgres_bench: PostgresBench) -> None:
-    postgres_bench.sink.claim(claim_of(postgres_bench, 1, table="orders"))
-    with pytest.raises(SinkConflictError):
-        postgres_bench.sink.claim(claim_of(postgres_bench, 1, identity=FeedIdentity("cluster-a", "0-8", "other")))
-    with pytest.raises(SinkFencedError):
-        postgres_bench.sink.claim(claim_of(postgres_bench, 0))
 
 
 @pytest.mark.parametrize(
@@ -131,56 +109,6 @@ def test_only_lower_epochs_of_the_same_feed_and_table_are_ended(postgres_bench: 
         with pytest.raises(SinkUnavailableError, match=str(label)):
             impatient.claim(claim_of(postgres_bench, 2))
         assert other.execute("SELECT 1").fetchone() == (1,)
-
-
-def test_a_writer_ended_by_the_sink_can_go_on_with_a_new_session(postgres_bench: PostgresBench) -> None:
-    claim = claim_of(postgres_bench, 1)
-    postgres_bench.sink.claim(claim)
-    writer = postgres_bench.sink.writer()
-    writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
-    label = str(Label.of(claim))
-    ended = postgres_bench.execute(
-        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-        "WHERE application_name = %s AND datname = current_database()",
-        (label,),
-    )
-    assert ended == [(True,)]
-    second = batch_of(claim, 6, upsert(6, 1, "b"))
-    with pytest.raises(SinkUnavailableError):
-        writer.apply(second)
-    assert postgres_bench.sink.positions(claim) == {0: 6, 1: 0}
-    writer.apply(second)
-    writer.close()
-    assert postgres_bench.rows() == {1: "b"}
-
-
-def test_an_unreachable_sink_is_unavailable(postgres_bench: PostgresBench) -> None:
-    nowhere = PostgresSink(RelationalSettings("host=127.0.0.1 port=1 dbname=x"))
-    claim = claim_of(postgres_bench, 1)
-    with pytest.raises(SinkUnavailableError):
-        nowhere.claim(claim)
-    with pytest.raises(SinkUnavailableError):
-        nowhere.writer().apply(batch_of(claim, 5, upsert(5, 1, "a")))
-
-
-def test_two_first_claims_at_once_leave_one_winner(postgres_bench: PostgresBench) -> None:
-    """Schema, table and rows are made by whoever comes first; two feeds never both get the table."""
-    outcomes: list[object] = []
-
-    def claim(feed_id: str) -> None:
-        identity = FeedIdentity("cluster-a", feed_id, feed_id)
-        try:
-            outcomes.append(postgres_bench.sink.claim(claim_of(postgres_bench, 1, identity=identity)))
-        except SinkConflictError as error:
-            outcomes.append(error)
-
-    threads = [threading.Thread(target=claim, args=(f"0-{number}",)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(outcomes) == 4
-    assert [outcome for outcome in outcomes if isinstance(outcome, dict)] == [{0: 5, 1: 0}]
 
 
 def test_labels_keep_the_epoch_whatever_the_names() -> None:

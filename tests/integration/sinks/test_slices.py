@@ -1,22 +1,16 @@
 """A slice (records/slices.py) keeps the contract of every sink as a table does, and touches no row of another slice."""
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Protocol
 
-import psycopg
 import pytest
 
-from fixtures.services import mariadb_execute
 from headgate.databases.address import Target
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.row_sources import open_row_source
 from headgate.formats.change import Change, Operation
-from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import (
-    ChangeBatch,
-    Claim,
     FeedIdentity,
     Sink,
     SinkConflictError,
@@ -40,9 +34,9 @@ from integration.sinks.contract import (
     batch_of,
     claim_of,
     delete,
-    frozen_while_applying,
     upsert,
 )
+from integration.sinks.relational_contract import MysqlTables, PostgresTables
 
 pytestmark = pytest.mark.integration
 
@@ -100,55 +94,27 @@ class _Rows:
         return f"{self.whole}@tenant=1"
 
 
-class PostgresSlice(_Rows):
+class PostgresSlice(PostgresTables, _Rows):
     whole = "public.orders"
 
     def __init__(self, dsn: str) -> None:
-        self.dsn = self.address = dsn
+        super().__init__(dsn)
+        self.address = dsn
         self.sink = PostgresSink(RelationalSettings(dsn, lock_wait_seconds=SECONDS_MAX))
         self.execute("CREATE TABLE orders (tenant text, id integer, value text, PRIMARY KEY (tenant, id))")
         self.add_others()
 
-    def execute(self, statement: str, parameters: object = None) -> list[tuple]:
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            cursor = connection.execute(statement, parameters)
-            return cursor.fetchall() if cursor.description else []
 
-    def restore(self, claim: Claim, positions: Positions, epoch: Epoch | None = None) -> None:
-        epoch = epoch or claim.epoch
-        for partition, offset in positions.items():
-            self.execute(
-                "UPDATE headgate.progress SET next_offset = %s, owner_rev = %s, n = %s WHERE partition = %s",
-                (offset, epoch.owner_rev, epoch.n, partition),
-            )
-
-    def freeze_while_applying(self, batch: ChangeBatch) -> "subprocess.Popen[str]":
-        return frozen_while_applying({"type": "postgresql", "dsn": self.dsn}, batch)
-
-
-class MysqlSlice(_Rows):
+class MysqlSlice(MysqlTables, _Rows):
     def __init__(self, url: str) -> None:
-        self.url = self.address = url
+        super().__init__(url)
+        self.address = url
         self.whole = url.rsplit("/", 1)[1] + ".orders"
         self.sink = MysqlSink(RelationalSettings(url, lock_wait_seconds=SECONDS_MAX))
         self.execute(
             "CREATE TABLE orders (tenant varchar(64) COLLATE utf8mb4_bin, id int, value text, PRIMARY KEY (id, tenant))"
         )
         self.add_others()
-
-    def execute(self, statement: str, parameters: object = None) -> list[tuple]:
-        return mariadb_execute(self.url, statement, parameters)
-
-    def restore(self, claim: Claim, positions: Positions, epoch: Epoch | None = None) -> None:
-        epoch = epoch or claim.epoch
-        for partition, offset in positions.items():
-            self.execute(
-                "UPDATE headgate.progress SET next_offset = %s, owner_rev = %s, n = %s WHERE part = %s",
-                (offset, epoch.owner_rev, epoch.n, partition),
-            )
-
-    def freeze_while_applying(self, batch: ChangeBatch) -> "subprocess.Popen[str]":
-        return frozen_while_applying({"type": "mysql", "dsn": self.url}, batch)
 
 
 @pytest.fixture
