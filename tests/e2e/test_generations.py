@@ -18,14 +18,16 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headgate.eventlog.kafka import KafkaLog, open_log
-from headgate.eventlog.topics import create_topics
+from headgate.eventlog.kafka import KafkaLog
 from headgate.generation import ChangeReader
 from headgate.generation.shell.tail import GenerationTail
 from headgate.provisioning.time_scale import scaled_seconds
+from integration.eventlog.conftest import cluster, log
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
 from support.served_process import ServedProcess
 from support.topic_changes import add_partitions, delete_topics, make_topics
+
+__all__ = ["cluster", "log"]
 
 pytestmark = [pytest.mark.integration, pytest.mark.e2e, pytest.mark.long]
 
@@ -68,19 +70,6 @@ class Processes:
             self.kill(name)
         for owner in self._owners:  # shown with a test that fails
             sys.stdout.write(f"--- {owner.log_file.name}\n{owner.log}")
-
-
-@pytest.fixture
-def cluster(kafka_bootstrap: str) -> Cluster:
-    return Cluster(kafka_bootstrap, f"gen-{uuid.uuid4().hex[:10]}")
-
-
-@pytest.fixture
-def log(cluster: Cluster) -> Iterator[KafkaLog]:
-    create_topics(cluster)
-    opened = open_log(cluster)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -110,6 +110,19 @@ class Service(ServedProcess):
         sys.stdout.write("\n".join([f"--- {self.log_file.name}", *self.log.splitlines()[-SHOWN_LINES:], ""]))
 
 
+def replicate(node: Service, shop_file: Path) -> None:
+    """Create the feed, and wait until the node has applied all of its rows."""
+    created = headgate("feed", "create", str(shop_file))
+    assert created.exit_code == 0, created.stderr
+
+    def applied() -> bool:
+        assert node.process.poll() is None, node.log
+        (row,) = json.loads(headgate("table", "list", "shop", "-o", "json").stdout)
+        return bool(row["state"] == "replicating" and row["rows"] == ROWS)
+
+    eventually(applied, "all rows are applied", seconds=300)
+
+
 @pytest.fixture
 def one_core_spark(settings: Settings, spark_jars: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents that are started here have a Spark with one core, and its jars."""

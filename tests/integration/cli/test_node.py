@@ -18,7 +18,7 @@ from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from headgate.provisioning.time_scale import scaled_seconds
-from integration.cli.conftest import ANSWER_SECONDS, LEASE_SECONDS, ROWS, Service, headgate
+from integration.cli.conftest import ANSWER_SECONDS, LEASE_SECONDS, ROWS, Service, headgate, replicate
 from support.topic_changes import make_topics
 from support.waiting import eventually
 
@@ -90,15 +90,7 @@ def test_a_feed_runs_is_verified_and_stops(
     eventually(lambda: node.get("/readyz")[0] == 200, "coordinator and agent are ready", seconds=300)
     spec = yaml.safe_load(shop_file.read_text(encoding="utf-8"))
     shop_file.write_text(yaml.safe_dump(spec | {"on_bad_change": "quarantine"}), encoding="utf-8")
-    created = headgate("feed", "create", str(shop_file))
-    assert created.exit_code == 0, created.stderr
-
-    def applied() -> bool:
-        assert node.process.poll() is None, node.log_file.read_text(encoding="utf-8")
-        (row,) = json.loads(headgate("table", "list", "shop", "-o", "json").stdout)
-        return bool(row["state"] == "replicating" and row["rows"] == ROWS)
-
-    eventually(applied, "all rows are applied", seconds=300)
+    replicate(node, shop_file)
     (agent,) = json.loads(headgate("agent", "list", "-o", "json").stdout)
     assert (agent["agent"], agent["state"], agent["tables"]) == ("n1", "alive", 1)
     eventually(lambda: headgate("why", "shop").exit_code == 0, lambda: headgate("why", "shop").output)

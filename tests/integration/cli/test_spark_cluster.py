@@ -1,6 +1,5 @@
 """An agent whose tasks run on a Spark cluster of other processes, whose Python has never heard of Headgate."""
 
-import json
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ import pytest
 from fixtures.spark_cluster import SparkCluster, python_without
 from headgate.app.exit_codes import ExitCode
 from headgate.provisioning.time_scale import scaled_seconds
-from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, headgate
+from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, replicate
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -48,15 +47,7 @@ def test_tasks_run_on_executors_that_are_sent_the_package(
 
     node = serve("node", "node", "--name", "n1")
     eventually(lambda: node.get("/readyz")[0] == 200, "the coordinator is ready", seconds=300)
-    created = headgate("feed", "create", str(shop_file))
-    assert created.exit_code == 0, created.stderr
-
-    def applied() -> bool:
-        assert node.process.poll() is None, node.log_file.read_text(encoding="utf-8")
-        (row,) = json.loads(headgate("table", "list", "shop", "-o", "json").stdout)
-        return bool(row["state"] == "replicating" and row["rows"] == ROWS)
-
-    eventually(applied, "all rows are applied", seconds=300)
+    replicate(node, shop_file)
     with psycopg.connect(postgres_database) as database:
         query = "SELECT count(*) FROM orders o JOIN src.orders s ON (o.id, o.what) = (s.id, s.what)"
         assert database.execute(query).fetchone() == (ROWS,)

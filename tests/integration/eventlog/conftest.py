@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from headgate.eventlog.kafka import KafkaLog, open_log
-from headgate.eventlog.topics import CONTROL_TOPICS, create_topics, topic_name
+from headgate.eventlog.topics import create_topics
 from support.kafka_cluster import ANSWER_SECONDS, Cluster, Foreign, Foreigner
 from support.topic_changes import delete_topics
 
@@ -19,9 +19,8 @@ def cluster(kafka_bootstrap: str) -> Iterator[Cluster]:
     settings = Cluster(kafka_bootstrap, f"test-{uuid.uuid4().hex[:12]}")
     yield settings
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
-    existing = admin.list_topics(timeout=ANSWER_SECONDS).topics
-    names = [topic_name(settings.cluster, topic.name) for topic in CONTROL_TOPICS]
-    delete_topics(admin, *(name for name in names if name in existing))
+    mine = [name for name in admin.list_topics(timeout=ANSWER_SECONDS).topics if settings.cluster in name]
+    delete_topics(admin, *mine)
 
 
 @pytest.fixture

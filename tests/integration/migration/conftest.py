@@ -12,18 +12,19 @@ from headgate.config.settings import load_settings
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
 from headgate.provisioning.time_scale import scaled_seconds
-from integration.cli.conftest import Service
+from integration.cli.conftest import serve
 from integration.migration.shop import (
     CLIENTS,
     ROWS,
     Client,
-    Serve,
     Shop,
     captured_mariadb,
     captured_postgres,
     cluster_settings,
 )
 from support.waiting import END_SECONDS_MAX
+
+__all__ = ["clients", "cluster", "mariadb_shop", "postgres_shop", "role", "serve", "shop"]
 
 COLUMNS = "id int PRIMARY KEY, v int NOT NULL, label {} DEFAULT 'new', note varchar(20)"
 
@@ -49,19 +50,6 @@ def role(postgres_database: str) -> Iterator[str]:
     with psycopg.connect(postgres_database, autocommit=True) as session:
         session.execute(f"DROP OWNED BY {name} CASCADE")
         session.execute(f"DROP ROLE {name}")
-
-
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Serve]:
-    services: list[Service] = []
-
-    def start(name: str, *arguments: str) -> Service:
-        services.append(Service(tmp_path, name, *arguments))
-        return services[-1]
-
-    yield start
-    for service in services:
-        service.end()
 
 
 @pytest.fixture

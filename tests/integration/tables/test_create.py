@@ -15,13 +15,9 @@ import pytest
 
 from fixtures.services import mariadb_connect, mariadb_execute
 from fixtures.spare_databases import SpareDatabases
-from headgate.databases.address import Target
 from headgate.databases.catalogue import Product
 from headgate.databases.mysql import catalogue as mysql
-from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.databases.mysql.sql import quoted as mysql_quoted
-from headgate.databases.postgresql import catalogue as postgresql
-from headgate.databases.postgresql.session import PostgresSession, open_connection
 from headgate.databases.postgresql.sql import literal
 from headgate.databases.postgresql.sql import quoted as postgresql_quoted
 from headgate.records.slices import Slice
@@ -39,6 +35,7 @@ from headgate.tables.plan import target_tables
 from headgate.tables.postgresql_to_mysql import to_mysql
 from headgate.tables.sliced import sliced_definition
 from headgate.tables.statement import CreateTable, Definition, table_statement
+from integration.tables.test_round_trips import mariadb_definition, postgres_definition
 from support.every_type import AS_TEXT, ENUMS, MARIADB, POSTGRESQL, columns
 
 pytestmark = pytest.mark.integration
@@ -74,20 +71,6 @@ def source(postgres_database: str) -> Iterator["psycopg.Connection[tuple[Any, ..
         connection.execute("CREATE DOMAIN short AS varchar(5) CHECK (VALUE <> 'x')")
         connection.execute(f"CREATE TABLE shop.everything (id bigint PRIMARY KEY, {columns(POSTGRESQL)})")
         yield connection
-
-
-def definition_at(dsn: str, schema: str, table: str) -> postgresql.PostgresDefinition:
-    with closing(PostgresSession(open_connection(Target(dsn), application_name="test", lock_seconds=5))) as session:
-        found = postgresql.read_definition(session, schema, table)
-    assert found is not None
-    return found
-
-
-def definition_at_mariadb(url: str, table: str) -> mysql.MysqlDefinition:
-    with closing(open_session(Target(url), MysqlSession)) as session:
-        found = mysql.read_definition(session, url.rpartition("/")[2], table)
-    assert found is not None
-    return found
 
 
 def run_at_postgresql(dsn: str, found: CreateTable) -> None:
@@ -136,11 +119,11 @@ def test_postgresql_to_postgresql_is_exact(
         for enum in ENUMS:
             sink.execute(enum.encode())
     for table in ("everything", "Odd 'Names'"):
-        wanted = definition_at(postgres_database, "shop", table)
+        wanted = postgres_definition(postgres_database, "shop", table)
         with psycopg.connect(sink_database, autocommit=True) as sink:
             sink.execute("DROP SCHEMA IF EXISTS shop CASCADE")
         run_at_postgresql(sink_database, statement(wanted, Product.POSTGRESQL))
-        made = definition_at(sink_database, "shop", table)
+        made = postgres_definition(sink_database, "shop", table)
         constant = msgspec.structs.replace(
             wanted,
             form=msgspec.structs.replace(
@@ -168,10 +151,10 @@ def test_mariadb_to_mariadb_is_exact(mariadb_database: str) -> None:
         "CHARACTER SET latin1 COLLATE latin1_german1_ci NOT NULL DEFAULT 'it''s', n int(5) zerofill DEFAULT 7, "
         "day date DEFAULT '2026-01-02') COMMENT 'all'",
     )
-    wanted = definition_at_mariadb(mariadb_database, "everything")
+    wanted = mariadb_definition(mariadb_database, "everything")
     assert wanted.schema == database
     run_at_mariadb(mariadb_database, statement(msgspec.structs.replace(wanted, table="copy`d"), Product.MARIADB))
-    made = definition_at_mariadb(mariadb_database, "copy`d")
+    made = mariadb_definition(mariadb_database, "copy`d")
     assert plain(made) == plain(wanted)
     assert (made.comment, made.comments) == (wanted.comment, wanted.comments)
     check_fits(wanted, made)
@@ -198,9 +181,9 @@ def test_postgresql_to_mariadb_holds_every_value(
     source: "psycopg.Connection[tuple[Any, ...]]", postgres_database: str, mariadb_database: str
 ) -> None:
     database = mariadb_database.rpartition("/")[2]
-    wanted = msgspec.structs.replace(definition_at(postgres_database, "shop", "everything"), schema=database)
+    wanted = msgspec.structs.replace(postgres_definition(postgres_database, "shop", "everything"), schema=database)
     run_at_mariadb(mariadb_database, statement(wanted, Product.MARIADB))
-    made = definition_at_mariadb(mariadb_database, "everything")
+    made = mariadb_definition(mariadb_database, "everything")
     assert {column.name: _shown(column) for column in made.form.columns} == {
         column.name: _bare(to_mysql(column, wanted.enums.get(column.name), Product.MARIADB))
         for column in wanted.form.columns
@@ -223,9 +206,9 @@ def test_postgresql_to_mariadb_holds_every_value(
 
 def test_mariadb_to_postgresql_holds_every_value(mariadb_database: str, sink_database: str) -> None:
     mariadb_execute(mariadb_database, f"CREATE TABLE everything (id bigint PRIMARY KEY, {columns(MARIADB)})")
-    wanted = msgspec.structs.replace(definition_at_mariadb(mariadb_database, "everything"), schema="shop")
+    wanted = msgspec.structs.replace(mariadb_definition(mariadb_database, "everything"), schema="shop")
     run_at_postgresql(sink_database, statement(wanted, Product.POSTGRESQL))
-    made = definition_at(sink_database, "shop", "everything")
+    made = postgres_definition(sink_database, "shop", "everything")
     assert {column.name: column.type for column in made.form.columns} == {
         column.name: _mapped(from_mysql(column)).type.sql for column in wanted.form.columns
     }
@@ -264,26 +247,26 @@ def test_the_longest_names_and_unique_keys_are_created(
 ) -> None:
     longest = "ä" * 31 + "x"  # 63 bytes
     source.execute(f'CREATE TABLE shop."{longest}" (id int PRIMARY KEY, "{longest}" varchar(9) UNIQUE)'.encode())
-    wanted = definition_at(postgres_database, "shop", longest)
+    wanted = postgres_definition(postgres_database, "shop", longest)
     made = table_statement(wanted, Product.POSTGRESQL, unique_keys=True)
     assert isinstance(made, CreateTable)
     run_at_postgresql(sink_database, made)
-    assert unique_columns(definition_at(sink_database, "shop", longest)) == {(longest,)}
+    assert unique_columns(postgres_definition(sink_database, "shop", longest)) == {(longest,)}
 
     database = mariadb_database.rpartition("/")[2]
     made = table_statement(msgspec.structs.replace(wanted, schema=database), Product.MARIADB, unique_keys=True)
     assert isinstance(made, CreateTable)
     run_at_mariadb(mariadb_database, made)
-    assert unique_columns(definition_at_mariadb(mariadb_database, longest)) == {(longest,)}
+    assert unique_columns(mariadb_definition(mariadb_database, longest)) == {(longest,)}
 
     longest = "ä" * 64
     mariadb_execute(mariadb_database, f"CREATE TABLE `{longest}` (id int PRIMARY KEY, `{longest}` int UNIQUE)")
-    wanted_there = definition_at_mariadb(mariadb_database, longest)
+    wanted_there = mariadb_definition(mariadb_database, longest)
     mariadb_execute(mariadb_database, f"DROP TABLE `{longest}`")
     made = table_statement(wanted_there, Product.MARIADB, unique_keys=True)
     assert isinstance(made, CreateTable)
     run_at_mariadb(mariadb_database, made)
-    assert unique_columns(definition_at_mariadb(mariadb_database, longest)) == {(longest,)}
+    assert unique_columns(mariadb_definition(mariadb_database, longest)) == {(longest,)}
 
 
 ODD: Final = "a'b\"c`d\\e; :x -- \\! touch it"
@@ -310,13 +293,13 @@ def test_the_databases_own_programs_run_the_file_and_nothing_else(
         f"{left_out} int GENERATED ALWAYS AS (shop.own(id)) STORED); "
         f"COMMENT ON TABLE {table} IS {said}; COMMENT ON COLUMN {table}.{column} IS {said}".encode()
     )
-    wanted = definition_at(postgres_database, "shop", ODD)
+    wanted = postgres_definition(postgres_database, "shop", ODD)
     file = tmp_path / "tables.sql"
 
     file.write_text(target_tables([wanted], SinkHas(Product.POSTGRESQL), {}).text, encoding="utf-8")
     psql = ["psql", sink_database, "--set=ON_ERROR_STOP=1", "--single-transaction", f"--file={file}"]
     subprocess.run(psql, check=True, capture_output=True, cwd=tmp_path)
-    made = definition_at(sink_database, "shop", ODD)
+    made = postgres_definition(sink_database, "shop", ODD)
     assert (made.comment, made.comments, made.form.columns[0].default) == (
         text, {ODD: text}, wanted.form.columns[0].default
     )  # fmt: skip
@@ -329,7 +312,7 @@ def test_the_databases_own_programs_run_the_file_and_nothing_else(
     for mode in MODES:
         starting = [f"--init-command=SET SESSION sql_mode = '{mode}'"]
         subprocess.run([*mariadb, *starting], input=file.read_bytes(), check=True, capture_output=True, cwd=tmp_path)
-        found = definition_at_mariadb(mariadb_database, ODD)
+        found = mariadb_definition(mariadb_database, ODD)
         assert (found.comment, found.comments) == (text, {ODD: text})
         mariadb_execute(mariadb_database, f"DROP TABLE {mysql_quoted(at.schema, ODD)}")
     assert [found.name for found in tmp_path.iterdir()] == ["tables.sql"]
