@@ -45,9 +45,6 @@ PRECISION_DEFAULT: Final = 64
 DIGITS_MAX: Final = 147_455
 """Of PostgreSQL's numeric: 131 072 before the point, 16 383 behind it."""
 
-SCALE_MAX: Final = 2**31 - 1
-"""A variable scale is an int32."""
-
 
 class AvroForm(NamedTuple):
     """A type of Avro, and how its values are written.

@@ -43,7 +43,6 @@ class Faults:
         self._due: list[tuple[float, str, str]] = []
         """(when, "start" or "mend", whom)."""
         self._open: list[tuple[float, str]] = []
-        self._frozen_away: list[Process] = []
         self.stopped = False
 
     def long_pause(self) -> float:

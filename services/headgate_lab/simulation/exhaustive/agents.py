@@ -51,15 +51,6 @@ UNTOLD: Final = frozenset(
 be unlike each other, and what is derived (no position rests here, so nothing is read beyond it)."""
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """A request to the sink, as a value: ``ranges`` as (partition, expected, next)."""
-
-    kind: str
-    span: SpanId
-    claim: str
-    ranges: tuple[tuple[int, int, int], ...]
-
-
 class Outcome(msgspec.Struct):
     """What a step of a session left: whether it lives, what it wrote, what it has left on its way to the sink."""
 
