@@ -145,8 +145,8 @@ class World(Script[MigrationsState]):
     def do_hold(self, _word: str = "examinations") -> None:
         self.is_examining = False
 
-    def do_examine(self, verdict: str = "", *, reason: str = "") -> None:
-        """``examine [refused|failed|nothing|immediate] [reason=]``: answer what is being examined, once."""
+    def do_examine(self, verdict: str = "", *, reason: str = "", table: str = "") -> None:
+        """``examine [refused|failed|nothing|immediate] [reason=] [table=]``: answer what is being examined, once."""
 
         def examined(effect: fx.ExamineMigration) -> Any:
             if verdict == "refused":
@@ -156,9 +156,9 @@ class World(Script[MigrationsState]):
             spec = effect.spec
             if effect.is_known:
                 return fx.Identified(server_of(spec.database))
-            table = spec.statement.split()[2] if effect.reverted is None else effect.reverted.table
+            found = spec.statement.split()[2] if effect.reverted is None else effect.reverted.table
             action = "revert" if spec.reverts else spec.statement.split()[0].lower()
-            return fx.Examined(action, table, server_of(spec.database), is_immediate=verdict == "immediate" or
+            return fx.Examined(action, table or found, server_of(spec.database), is_immediate=verdict == "immediate" or
                                action in ("create", "drop"), has_nothing_to_do=verdict == "nothing",
                                needs_approval=spec.database.startswith("guarded"))  # fmt: skip
 

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from headgate.migration.core.transitions import (
+    MORE_STAGES,
+    STAGES_MAX,
     TRANSITIONS,
     Cause,
     MigrationAction,
@@ -74,3 +76,26 @@ def test_a_stop_that_nobody_intended_is_an_error() -> None:
     broken = record(MigrationPhase.RUNNING, ending=None)
     with pytest.raises(UnknownTransitionError):
         apply(broken, MigrationSignal.STOPPED, CAUSE)
+
+
+def moved(before: MigrationRecorded, stage: str, *, now_ms: int, is_live: bool = True) -> MigrationRecorded:
+    """The record after a check has found it in that stage."""
+    return apply(before, MigrationSignal.PROGRESSED, Cause(owner_rev=7, now_ms=now_ms, stage=stage, is_live=is_live))
+
+
+def test_times_of_stages_are_added_up_and_those_beyond_the_limit_together() -> None:
+    now = record(MigrationPhase.RUNNING, stage="s0", stage_ms=1)
+    names = [f"s{number}" for number in range(1, STAGES_MAX + 3)]
+    for number, name in enumerate([*names, "s0", "end"], start=1):
+        now = moved(now, name, now_ms=1 + 10 * number)
+    assert {each.stage: each.ms for each in now.stages} == {
+        "s0": 20,
+        **{f"s{number}": 10 for number in range(1, STAGES_MAX)},
+        MORE_STAGES: 30,
+    }
+
+
+def test_a_check_that_finds_no_progress_is_no_sign_of_life() -> None:
+    before = record(MigrationPhase.RUNNING, stage="copying", live_ms=5)
+    assert moved(before, "copying", now_ms=9, is_live=False).live_ms == 5
+    assert moved(before, "copying", now_ms=9).live_ms == 9

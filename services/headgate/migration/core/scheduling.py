@@ -12,7 +12,13 @@ from headgate.migration.core.effects import CleanUpMigration, CutOverMigration, 
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.core.state import PENDING, TERMINAL
 from headgate.migration.core.transitions import MigrationSignal
-from headgate.migration.core.turns import broken_before, held_off_by, is_same_database, pending_before
+from headgate.migration.core.turns import (
+    broken_before,
+    changing_before,
+    held_off_by,
+    is_same_database,
+    pending_before,
+)
 from headgate.records.migration import FEED, MigrationRecorded, MigrationState
 from headgate.records.name_lists import number_of
 
@@ -90,14 +96,17 @@ def _admit(draft: MigrationDraft) -> None:
 
 
 def _conclude(draft: MigrationDraft) -> None:
-    """Conclude migrations that are ready but have nothing to do, or must not be done out of order."""
+    """Conclude migrations that are ready but have nothing to do, or must not be done out of order.
+
+    Nothing is complete that an earlier migration of the table, or one that has changed it, makes untrue.
+    """
     for name, record in draft.migrations():
         if record.state is not MigrationState.READY:
             continue
-        spec = draft.spec(record)
-        twin = _done_already(draft, name, record, spec)
-        if record.has_nothing_to_do:
-            draft.signal(name, MigrationSignal.CONCLUDE, draft.cause(record.message or "no change"))
+        is_settled = not changing_before(draft.migrations(), record)
+        twin = _done_already(draft, name, record, draft.spec(record)) if is_settled else None
+        if record.has_nothing_to_do and is_settled:
+            _conclude_without_change(draft, name, record)
         elif twin is not None:
             draft.signal(name, MigrationSignal.CONCLUDE, draft.cause(f"duplicate DDL as {twin}"))
         elif (lost := broken_before(draft.migrations(), record)) is not None:
@@ -111,13 +120,25 @@ def _conclude(draft: MigrationDraft) -> None:
         draft.burst()
 
 
+def _conclude_without_change(draft: MigrationDraft, name: str, record: MigrationRecorded) -> None:
+    """It had nothing to do when it was submitted: complete, unless its table has been changed since."""
+    if (other := _changed_after(draft, name, record, record.added_ms)) is None:
+        draft.signal(name, MigrationSignal.CONCLUDE, draft.cause(record.message or "no change"))
+    else:
+        reason = (
+            f"it had nothing to do when it was submitted ({record.message or 'no change'}), and {other} has changed "
+            f"{record.table} since. Submit it again as a new migration"
+        )
+        draft.signal(name, MigrationSignal.OUTRUN, draft.cause(reason))
+
+
 def _start_next(draft: MigrationDraft) -> None:
     everything = list(draft.migrations())
     if sum(record.state is MigrationState.RUNNING for _, record in everything) >= RUNNING_MAX:
         return
     for name, record in everything:
         # The artifacts of its former attempt may still be being dropped: they must not be those that this one makes.
-        if record.state is not MigrationState.READY or name in draft.term.busy:
+        if record.state is not MigrationState.READY or record.has_nothing_to_do or name in draft.term.busy:
             continue
         spec = draft.spec(record)
         if spec.reverts in draft.term.busy:
@@ -138,14 +159,15 @@ def reverted(draft: MigrationDraft, spec: MigrationSpec) -> MigrationRecorded | 
 
 
 def _done_already(draft: MigrationDraft, name: str, proposed: MigrationRecorded, spec: MigrationSpec) -> str | None:
+    """One of the same context that has made the same change of the table, which is as that one has left it."""
     if not spec.context or spec.reverts is not None:
         return None
     for other, record in draft.migrations():
-        if other == name or record.state is not MigrationState.COMPLETE:
+        if other == name or record.state is not MigrationState.COMPLETE or record.table != proposed.table:
             continue
         theirs = draft.spec(record)
         is_same = (theirs.context, theirs.statement) == (spec.context, spec.statement)
-        if is_same and is_same_database(record, proposed):
+        if is_same and is_same_database(record, proposed) and changed_since(draft, other, record) is None:
             return other
     return None
 
@@ -181,10 +203,15 @@ def has_changed(record: MigrationRecorded) -> bool:
 
 def changed_since(draft: MigrationDraft, name: str, record: MigrationRecorded) -> str | None:
     """A migration that has changed the same table since ``record`` completed."""
+    return _changed_after(draft, name, record, record.ended_ms)
+
+
+def _changed_after(draft: MigrationDraft, name: str, record: MigrationRecorded, moment_ms: int) -> str | None:
+    """A migration that has changed the table of ``record`` after a moment; in that very moment, a later one."""
     for other, theirs in draft.migrations():
         if other == name or theirs.table != record.table or not has_changed(theirs):
             continue
-        is_later = (theirs.ended_ms, theirs.sequence) > (record.ended_ms, record.sequence)
+        is_later = (theirs.ended_ms, theirs.sequence) > (moment_ms, record.sequence)
         if is_later and is_same_database(theirs, record):
             return other
     return None

@@ -41,6 +41,18 @@ def _conflicts(running: MigrationRecorded, proposed: MigrationRecorded) -> bool:
     return not proposed.is_immediate and not running.is_immediate and not running.was_ready
 
 
+def changing_before(migrations: Iterable[Named], record: MigrationRecorded) -> list[str]:
+    """Migrations submitted before ``record`` that change its table, or are about to."""
+    return [
+        name
+        for name, other in migrations
+        if other.state in (MigrationState.READY, MigrationState.RUNNING)
+        and other.sequence < record.sequence
+        and other.table == record.table
+        and is_same_database(other, record)
+    ]
+
+
 def pending_before(migrations: Iterable[Named], record: MigrationRecorded) -> list[str]:
     """Migrations that must complete before ``record`` does; none unless it asked for completion in order."""
     if not parse_spec(record.spec).in_order_completion:
