@@ -39,6 +39,7 @@ KINDS = {
         *("unit/runtime/test_leases.py", "unit/runtime/test_kind.py"),
         *("unit/generation", "unit/cli/test_generation_graphs.py"),
         *("unit/migration/test_approvals.py", "unit/migration/test_copy_steps.py"),
+        "unit/migration/test_decisions.py",
         *("unit/migration/test_events.py", "unit/migration/test_explain.py"),
         *("unit/migration/test_feed_seen.py", "unit/migration/test_progress_of_stages.py"),
         *("unit/migration/test_spec.py", "unit/migration/test_transitions.py", "unit/migration/test_way_back.py"),

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from headgate.migration.core.events import MigrationEvent, events_between
+from headgate.migration.core.events import MigrationEvent, events_between, result_of
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.migration.core.state import MigrationsState, MigrationTerm
 from headgate.migration.core.transitions import Cause, MigrationSignal, apply
@@ -169,3 +169,28 @@ def test_metrics_show_pending_migrations_and_count_ends() -> None:
     assert value("migration_ended_total", result="failed") == 1
     metrics.stands(0, None)
     assert value("migration_rows_copied", migration="m1") is None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"state": MigrationState.READY, "ready_ms": 5}, {"state": MigrationState.CANCELLED, "ended_ms": 5}],
+)
+def test_what_is_seen_first_after_its_submission_tells_nothing(more: dict[str, Any]) -> None:
+    assert events_between(None, msgspec.structs.replace(queued(), **more)) == []
+
+
+def test_an_end_is_told_once_and_a_stage_of_unknown_beginning_without_its_time() -> None:
+    ending = recorded(SPEC, ending=MigrationState.FAILED, stage="copying", message="stale: no progress")
+    later = msgspec.structs.replace(ending, stage="ending")
+    (stage,) = events_between(ending, later)
+    assert stage.facts == {"stage": "ending", "rows_copied": 0}
+
+
+def test_one_that_is_complete_without_a_cut_over_tells_of_none() -> None:
+    found = played((MigrationSignal.ADMIT, {}), (MigrationSignal.CONCLUDE, {"message": "no change"}))
+    assert names(found) == [[], ["complete"]]
+
+
+def test_a_cancelled_one_is_not_stale_whatever_its_message_was() -> None:
+    assert result_of(recorded(SPEC, state=MigrationState.CANCELLED, message="stale: no progress")) == "cancelled"
+    assert result_of(recorded(SPEC, state=MigrationState.FAILED, message="stale: no progress")) == "stale"

@@ -285,3 +285,32 @@ def test_a_running_migration_keeps_its_feed_and_a_revert_that_of_the_change_befo
     assert keeper_of(running, back_feed("m0")) == "r1"
     assert keeper_of(running, "shop") == ""
     assert keeper_of({"m1": migration(state=MigrationState.QUEUED)}, FEED_NAME) == ""
+
+
+@pytest.mark.parametrize(
+    ("record", "feed"),
+    [
+        (migration(), FEED_NAME),
+        (migration(spec(strategy=MigrationStrategy.DIRECT, topic=None)), ""),
+        (migration(is_immediate=True), ""),
+        (migration(state=MigrationState.READY), ""),
+    ],
+)
+def test_a_feed_is_named_while_it_is_followed(record: MigrationRecorded, feed: str) -> None:
+    assert explained(record).feed == feed
+
+
+@pytest.mark.parametrize(
+    ("more", "kinds"),
+    [
+        ({"state": MigrationState.COMPLETE}, []),
+        (
+            {"state": MigrationState.COMPLETE, "throttle_reason": f"{CLEAN_UP} away"},
+            [HoldKind.OWNER, HoldKind.CLEAN_UP],
+        ),
+        ({"state": MigrationState.READY}, [HoldKind.OWNER, HoldKind.TURN]),
+    ],
+)
+def test_an_owner_is_missed_where_there_is_something_to_do(more: dict[str, Any], kinds: list[HoldKind]) -> None:
+    found = explain_migration({"m1": migration(**more)}, "m1", None, NOW_MS)
+    assert [hold.stage for hold in found.reasons] == kinds

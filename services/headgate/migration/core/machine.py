@@ -238,10 +238,11 @@ def _hand_over(draft: MigrationDraft, reverted_name: str | None) -> None:
 
 def _keep_way_back(draft: MigrationDraft, reverted_name: str | None, begun: tuple[Artifact, ...]) -> None:
     """Keep what an ended revert has started, for the next one; it is cleaned up with what it keeps up to date."""
-    record = None if reverted_name is None else draft.migration(reverted_name)
-    if reverted_name is not None and record is not None and set(begun) - set(record.artifacts):
-        artifacts = (*record.artifacts, *(artifact for artifact in begun if artifact not in record.artifacts))
-        draft.signal(reverted_name, MigrationSignal.CLEANED_UP, draft.cause(artifacts=artifacts))
+    if reverted_name is None or (record := draft.migration(reverted_name)) is None:
+        return
+    if more := tuple(artifact for artifact in begun if artifact not in record.artifacts):
+        cause = draft.cause(artifacts=(*record.artifacts, *more))
+        draft.signal(reverted_name, MigrationSignal.CLEANED_UP, cause)
 
 
 def _begin_anew(draft: MigrationDraft, name: str) -> None:

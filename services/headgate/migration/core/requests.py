@@ -210,8 +210,7 @@ def _why_not_revertible(draft: MigrationDraft, name: str) -> str | None:
 
 def examined(draft: MigrationDraft, effect: ExamineMigration, result: object) -> None:
     """Process the database's answer to a submission."""
-    if draft.term.examining.get(effect.spec.database) == effect.request:
-        del draft.term.examining[effect.spec.database]
+    draft.term.examining.pop(effect.spec.database, None)
     placed = draft.state.requests.get(effect.request)
     if placed is not None and draft.outcome(effect.request) is None:
         match result:
@@ -222,8 +221,7 @@ def examined(draft: MigrationDraft, effect: ExamineMigration, result: object) ->
             case ExamineRefused(reason=reason):
                 draft.settle(effect.request, OutcomeStatus.REFUSED, reason)
             case EffectFailed(reason=reason):
-                if _examine_later(draft, effect, reason):
-                    return
+                _examine_later(draft, effect, reason)
             case _:
                 raise TypeError(f"an examination cannot end with {type(result).__name__}")
     _answer_unexamined(draft, effect.spec.database)
@@ -295,18 +293,17 @@ def _elsewhere(draft: MigrationDraft, spec: MigrationSpec, server: str) -> str |
     return f"{spec.reverts} has changed another database ({record.server}; {spec.database} is {server} now)"
 
 
-def _examine_later(draft: MigrationDraft, effect: ExamineMigration, reason: str) -> bool:
-    """Whether it is asked again."""
+def _examine_later(draft: MigrationDraft, effect: ExamineMigration, reason: str) -> None:
+    """Ask again after a pause, in which no other submission to the database is examined; not without an end."""
     count = draft.term.examined_again.get(effect.request, 0) + 1
     draft.term.examined_again[effect.request] = count
     if count >= EXAMINATIONS_MAX:
         draft.settle(
             effect.request, OutcomeStatus.FAILED, f"the database could not be asked: {reason}; submit it again"
         )
-        return False
+        return
     draft.term.examining[effect.spec.database] = effect.request
     draft.set_timer("examine", effect.request, EXAMINE_AGAIN_SECONDS)
-    return True
 
 
 def examine_again(draft: MigrationDraft, request: str) -> None:
