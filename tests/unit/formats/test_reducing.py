@@ -1,10 +1,10 @@
 """The last word per key has the same outcome as all the words, one after the other."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate.formats.change import ABSENT, CONNECTOR, Change, Operation, Row
@@ -277,3 +277,21 @@ def test_reduced_or_one_by_one_the_table_is_the_same(changes: list[Change], rows
         return
     if expected is not None:
         assert before == expected
+
+
+def _outcome(changes: list[Change], identify: Callable[[Change], object] | None) -> Reduced | str:
+    try:
+        return reduce_changes(changes, ["id"], identify)
+    except OrphanRowError as error:
+        return str(error)
+
+
+@given(_changes(), st.booleans())
+@example([put(0, 1), drop(1, 1), put(2, 1), put(3, 1)], True)
+def test_a_batch_reduced_at_once_comes_to_the_same_as_change_by_change(changes: list[Change], are_whole: bool) -> None:
+    if are_whole:
+        changes = [
+            change if change.row is None else put(change.offset, change.row["id"], v="x", w=change.offset, big=None)
+            for change in changes
+        ]
+    assert _outcome(changes, None) == _outcome(changes, lambda change: change.key["id"])
