@@ -16,7 +16,7 @@ import fastavro
 import msgspec
 from fastavro.schema import to_parsing_canonical_form
 
-from headgate.config.registry_spec import RegistrySpec
+from headgate.config.registry_spec import RegistryOptions, RegistrySpec
 from headgate.eventlog.schema_files import SchemaVersion, schemas
 from headgate.formats.schema_registry import NOT_FOUND, OK, SchemaAnswer, SchemaRegistry, decoded, problem_said
 
@@ -48,22 +48,22 @@ class Registered(msgspec.Struct, frozen=True):
     standing: RegistrationState
 
 
-def standings(spec: RegistrySpec) -> list[Registered]:
+def standings(spec: RegistrySpec, options: RegistryOptions) -> list[Registered]:
     """What the registry has of our schemas, in the order of their ids.
 
     Raises RegistrationError, SchemasUnavailableError.
     """
-    registry = SchemaRegistry(spec)
+    registry = SchemaRegistry(spec, options)
     registry.check()
     return [_standing(registry, version) for version in schemas().by_id.values()]
 
 
-def add_schemas(spec: RegistrySpec, found: Sequence[Registered]) -> Iterator[Registered]:
+def add_schemas(spec: RegistrySpec, options: RegistryOptions, found: Sequence[Registered]) -> Iterator[Registered]:
     """Register those of ``found`` that are missing, and give each once the registry has it.
 
     Raises RegistrationError, SchemasUnavailableError.
     """
-    registry = SchemaRegistry(spec)
+    registry = SchemaRegistry(spec, options)
     for each in found:
         if each.standing is RegistrationState.TAKEN:
             raise RegistrationError(

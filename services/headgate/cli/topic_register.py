@@ -16,7 +16,7 @@ from headgate.cli.waiting import waiting
 
 if TYPE_CHECKING:
     from headgate.app.schema_registration import Registered
-    from headgate.config.registry_spec import RegistrySpec
+    from headgate.config.registry_spec import RegistryOptions, RegistrySpec
 
 Registry = Annotated[
     str,
@@ -39,13 +39,13 @@ def register_schemas(*, registry: Registry, change: ChangeOptions, output: Forma
     """
     from headgate.app.schema_registration import RegistrationState, standings  # noqa: PLC0415 - see above
 
-    spec = _spec(registry)
+    spec, options = _spec(registry), _options(registry)
     with waiting(f"the schema registry at {spec.url}"):
-        found = standings(spec)
+        found = standings(spec, options)
     missing = sum(each.standing is not RegistrationState.REGISTERED for each in found)
     permit = agreed(change, f"register {missing} schemas at {spec.url}")
     if permit is not None:
-        done = {each.id: each for each in _register(spec, found, permit)}
+        done = {each.id: each for each in _register(spec, options, found, permit)}
         found = [done.get(each.id, each) for each in found]
     rows: list[dict[str, Any]] = [msgspec.to_builtins(each) for each in found]
     show_rows(("id", "record", "version", "subject", "standing"), rows, output)
@@ -55,18 +55,20 @@ def register_schemas(*, registry: Registry, change: ChangeOptions, output: Forma
         note(f"registered {missing} schemas at {spec.url}, {len(found) - missing} were registered before")
 
 
-def _register(spec: "RegistrySpec", found: "list[Registered]", _permit: Permit) -> "list[Registered]":
+def _register(
+    spec: "RegistrySpec", options: "RegistryOptions", found: "list[Registered]", _permit: Permit
+) -> "list[Registered]":
     from headgate.app.schema_registration import add_schemas  # noqa: PLC0415 - see above
 
     with waiting(f"the schema registry at {spec.url}"):
-        return list(add_schemas(spec, found))
+        return list(add_schemas(spec, options, found))
 
 
 def _spec(registry: str) -> "RegistrySpec":
     from headgate.config.registry_spec import RegistrySpec  # noqa: PLC0415 - see above
     from headgate.databases.connections import named_registry  # noqa: PLC0415 - see above
 
-    if "://" not in registry:
+    if _is_name(registry):
         return named_registry(registry, "--registry")
     try:
         return RegistrySpec(url=registry)
@@ -76,3 +78,17 @@ def _spec(registry: str) -> "RegistrySpec":
             "user is named in HEADGATE_CONNECTIONS, and its name is given here",
             param_hint="--registry",
         ) from error
+
+
+def _options(registry: str) -> "RegistryOptions":
+    from headgate.config.registry_spec import RegistryOptions  # noqa: PLC0415 - see above
+    from headgate.databases.connections import named_registry_options  # noqa: PLC0415 - see above
+
+    if _is_name(registry):
+        return named_registry_options(registry)
+    by_name = "--registry (the name of one with {}, not a URL)"
+    return RegistryOptions("--registry", "--registry", by_name.format("a user"), by_name.format("ca_file"))
+
+
+def _is_name(registry: str) -> bool:
+    return "://" not in registry

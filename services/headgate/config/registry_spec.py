@@ -1,13 +1,31 @@
 """A schema registry as a feed describes it, of its source's events or of its sink's records."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import field_validator, model_validator
 
 from headgate.config.server_url import ServerUrlError, server_url
 from headgate.config.strict import Strict
 
-__all__ = ["RegistrySpec"]
+__all__ = ["RegistryOptions", "RegistrySpec", "registry_options"]
+
+
+class RegistryOptions(NamedTuple):
+    """What a registry is described by, so that errors can name what to change.
+
+    ``whole``: the registry's own option. ``login``: those of user and password.
+    """
+
+    whole: str
+    url: str
+    login: str
+    ca_file: str
+
+
+def registry_options(whole: str) -> RegistryOptions:
+    """Those of a registry that ``whole`` describes, such as ``source.registry`` of a feed."""
+    return RegistryOptions(whole, f"{whole}.url", f"{whole}.user and {whole}.password_file", f"{whole}.ca_file")
 
 
 class RegistrySpec(Strict):

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from headgate.config.registry_spec import RegistrySpec
+from headgate.config.registry_spec import RegistryOptions, RegistrySpec, registry_options
 from headgate.config.secrets import CONNECTIONS, NotPermittedError, secret, setting
 from headgate.config.store_options import StoreOptions
 from headgate.config.strict import Strict
@@ -151,6 +151,11 @@ def named_registry(name: str, option: str) -> RegistrySpec:
             f"{option}: registry {one_of(name, sorted(given.registries))}. Add it to `registries` in {file}"
         )
     return found
+
+
+def named_registry_options(name: str) -> RegistryOptions:
+    """Where the registry of that name is described."""
+    return registry_options(f"{CONNECTIONS}: registries.{name}")
 
 
 def connection_names(use: Use) -> list[str]:

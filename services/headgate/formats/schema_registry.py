@@ -23,8 +23,9 @@ import msgspec
 import urllib3
 
 from headgate.config.ca_files import why_not_ca
-from headgate.config.registry_spec import RegistrySpec
+from headgate.config.registry_spec import RegistryOptions, RegistrySpec, registry_options
 from headgate.config.secrets import NotPermittedError, check_hosts, read_secret, secret
+from headgate.config.source_spec import SourceSpec
 from headgate.formats.change import DATA_ERRORS, ChangeError
 from headgate.formats.decoding import SchemasUnavailableError
 
@@ -101,12 +102,12 @@ class SchemaRegistry:
     """One feed's registry. Not for more than one thread."""
 
     def __init__(
-        self, spec: RegistrySpec, clock: Callable[[], float] = time.monotonic, *, option: str = "source.registry"
+        self, spec: RegistrySpec, options: RegistryOptions, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """No connection is made yet; the password is read each time one is. ``option``: its name in a feed."""
+        """No connection is made yet; the password is read each time one is. ``options``: where ``spec`` is given."""
         self._spec = spec
+        self._options = options
         self._clock = clock
-        self._option = option
         self._unknown_since: dict[int, float] = {}
         self._down: tuple[float, SchemasUnavailableError] | None = None
 
@@ -116,11 +117,11 @@ class SchemaRegistry:
         if status == NOT_FOUND and decoded(body, _Problem) is not None:
             raise self._unknown(schema_id)
         if status != OK:
-            raise self._failed(f"it answers {status} for schema {schema_id}{problem_said(body)}")
+            raise self._refused(status, f"a request for schema {schema_id}", body)
         self._unknown_since.pop(schema_id, None)
         answer = decoded(body, SchemaAnswer)
         if answer is None:
-            raise self._failed("the server there is not a schema registry")
+            raise self._failed("the server there is not a schema registry", self._correct_url)
         if answer.schemaType != "AVRO" or answer.references:
             what = "refers to other schemas" if answer.references else f"is of type {answer.schemaType}, not AVRO"
             raise ChangeError(
@@ -138,10 +139,10 @@ class SchemaRegistry:
         if status in _OF_ONE_SCHEMA or (status == NOT_FOUND and decoded(body, _Problem) is not None):
             raise SchemaNotTakenError(status, f"{status}{problem_said(body, REASON_CHARACTERS_MAX)}")
         if status != OK:
-            raise self._failed(f"it answers {status} to a schema of subject {subject}{problem_said(body)}")
+            raise self._refused(status, f"a schema of subject {subject}", body)
         given = decoded(body, _Registered)
         if given is None:
-            raise self._failed("the server there is not a schema registry")
+            raise self._failed("the server there is not a schema registry", self._correct_url)
         return int(given.id)
 
     def check(self) -> None:
@@ -149,9 +150,9 @@ class SchemaRegistry:
         status, body = self._ask("/schemas/types")
         types = decoded(body, list[str]) if status == OK else None
         if types is None:
-            raise self._failed(f"it answers {status} to a request for its schema types{problem_said(body)}")
+            raise self._refused(status, "a request for its schema types", body)
         if "AVRO" not in types:
-            raise self._failed(f"it does not support Avro, only {', '.join(types)}")
+            raise self._failed(f"it does not support Avro, only {', '.join(types)}", self._correct_url)
 
     def send(self, method: str, path: str, body: Mapping[str, object] | None = None) -> tuple[int, bytes]:
         """The status and the body of any other answer. Raises SchemasUnavailableError if there is none."""
@@ -169,26 +170,31 @@ class SchemaRegistry:
         except RegistryRefusedError as error:
             self._pause(error, PAUSE_SECONDS)
             raise
-        except urllib3.exceptions.TimeoutError as error:
-            raise self._failed(_plain(error), pause=SILENT_PAUSE_SECONDS) from error
         except urllib3.exceptions.HTTPError as error:
-            raise self._failed(_plain(error)) from error
-        except (OSError, UnicodeDecodeError, NotPermittedError) as error:  # the password's file, the authority's file
-            raise self._failed(str(error), RegistryRefusedError) from error
+            is_silent = isinstance(error, urllib3.exceptions.TimeoutError)
+            pause = SILENT_PAUSE_SECONDS if is_silent else PAUSE_SECONDS
+            todo = self._check_certificate if isinstance(error, urllib3.exceptions.SSLError) else self._check_server
+            raise self._failed(_plain(error), todo, pause=pause) from error
+        except (OSError, UnicodeDecodeError) as error:  # the password's file, the authority's file
+            whole = self._options.whole
+            todo = f"Correct {whole}, or the file on the machines that connect"
+            raise self._failed(str(error), todo, RegistryRefusedError) from error
+        except NotPermittedError as error:
+            raise self._failed(str(error), "", RegistryRefusedError) from error
 
     def _answer(self, method: str, url: str, given: Mapping[str, object] | None) -> tuple[int, bytes]:
         spec = self._spec
-        check_hosts([urlsplit(url).hostname or ""], f"{self._option}.url")
+        check_hosts([urlsplit(url).hostname or ""], self._options.url)
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json", "Connection": "close"}
         if spec.user is not None and spec.password_file is not None:
-            password = read_secret(secret(spec.password_file, f"{self._option}.password_file"))
+            password = read_secret(secret(spec.password_file, f"{self._options.whole}.password_file"))
             headers |= urllib3.make_headers(basic_auth=f"{spec.user}:{password}")
         if given is not None:
             headers["Content-Type"] = "application/vnd.schemaregistry.v1+json"
         content = None if given is None else msgspec.json.encode(given)
         authority = None if spec.ca_file is None else str(spec.ca_file)
         if spec.ca_file is not None and (why := why_not_ca(spec.ca_file)) is not None:
-            raise OSError(f"{self._option}.ca_file: {why}")
+            raise OSError(f"{self._options.whole}.ca_file: {why}")
         timeout = urllib3.Timeout(connect=CONNECT_SECONDS_MAX, read=ANSWER_SECONDS_MAX)
         with (
             urllib3.PoolManager(
@@ -201,12 +207,8 @@ class SchemaRegistry:
             raise urllib3.exceptions.HTTPError(f"it answers with more than {ANSWER_BYTES_MAX} bytes")
         if response.status in (_UNAUTHORIZED, _FORBIDDEN):
             kind = AccessDeniedError if response.status == _FORBIDDEN else RegistryRefusedError
-            raise kind(
-                self._text(
-                    f"it refuses access ({response.status}): correct {self._option}.user and the password file, or "
-                    f"give the user the right{problem_said(body)}"
-                )
-            )
+            todo = f"Correct {self._options.login}, or give the user the right"
+            raise kind(self._text(f"it refuses access ({response.status}{problem_said(body)})", todo))
         return response.status, body
 
     def _unknown(self, schema_id: int) -> ChangeError | SchemasUnavailableError:
@@ -218,26 +220,49 @@ class SchemaRegistry:
         if now - since < UNKNOWN_SECONDS:
             return SchemasUnavailableError(f"{text} so far; the lookup is retried")
         return ChangeError(
-            f"{text}. Check that the connector writes to this registry (Apicurio's converter needs as-confluent=true, "
-            "headers.enabled=false and use-id=contentId)"
+            f"{text}. Correct {self._options.url}, or have the connector write to this registry (Apicurio's converter "
+            "needs as-confluent=true, headers.enabled=false and use-id=contentId)"
         )
+
+    def _refused(self, status: int, what: str, body: bytes) -> SchemasUnavailableError:
+        return self._failed(f"it answers {status} to {what}{problem_said(body)}", self._check_server)
 
     def _failed(
         self,
         reason: str,
+        todo: str,
         kind: type[SchemasUnavailableError] = SchemasUnavailableError,
         *,
-        pause: float | None = None,
+        pause: float = PAUSE_SECONDS,
     ) -> SchemasUnavailableError:
-        error = kind(self._text(reason))
-        self._pause(error, PAUSE_SECONDS if pause is None else pause)
+        error = kind(self._text(reason, todo))
+        self._pause(error, pause)
         return error
 
-    def _text(self, reason: str) -> str:
-        return f"the schema registry at {self._spec.url} cannot be asked: {reason}"
+    def _text(self, reason: str, todo: str) -> str:
+        """The message of an error. ``todo``: what a user can do, empty if the reason has it."""
+        text = f"{self._options.whole}: the schema registry at {self._spec.url} cannot be used: {reason}"
+        return f"{text}. {todo}" if todo else text
+
+    @property
+    def _correct_url(self) -> str:
+        return f"Correct {self._options.url}"
+
+    @property
+    def _check_certificate(self) -> str:
+        return f"{self._correct_url}, or name the CA that has signed its certificate in {self._options.ca_file}"
+
+    @property
+    def _check_server(self) -> str:
+        return f"Check that it runs and that this machine reaches it, or correct {self._options.url}"
 
     def _pause(self, error: SchemasUnavailableError, seconds: float) -> None:
         self._down = (self._clock() + seconds, error)
+
+
+def registry_of(source: SourceSpec) -> SchemaRegistry | None:
+    """The registry with the schemas of a feed's events; None if its format needs none."""
+    return None if source.registry is None else SchemaRegistry(source.registry, registry_options("source.registry"))
 
 
 def decoded(body: bytes, kind: Any) -> Any:

@@ -13,7 +13,7 @@ from headgate.config.table_options import TablePattern
 from headgate.formats.dealing import Dealer, Look
 from headgate.formats.decoding import Decoder
 from headgate.formats.registry import DecoderNeeds, FormatPlug, format_of
-from headgate.formats.schema_registry import SchemaRegistry
+from headgate.formats.schema_registry import SchemaRegistry, registry_of
 from headgate.formats.shaping import Shaping, read_salts
 from headgate.records.identifiers import show_identifier
 from headgate.replication.catalogue_types import CatalogueTypes
@@ -196,8 +196,9 @@ class FeedParts:
 
     @cached_property
     def _registry(self) -> SchemaRegistry:
-        assert self.spec.source.registry is not None  # noqa: S101 - a format that needs one is refused without
-        return SchemaRegistry(self.spec.source.registry)
+        registry = registry_of(self.spec.source)
+        assert registry is not None  # noqa: S101 - a format that needs one is refused without
+        return registry
 
     @cached_property
     def sink(self) -> Sink:

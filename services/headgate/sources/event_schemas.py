@@ -9,7 +9,7 @@ from headgate.formats.change import DATA_ERRORS
 from headgate.formats.column_schema import EventSchema, avro_schema, json_schema
 from headgate.formats.debezium_avro import SchemaById, schema_id_of
 from headgate.formats.decoding import SchemasUnavailableError
-from headgate.formats.schema_registry import SchemaRegistry
+from headgate.formats.schema_registry import registry_of
 from headgate.records.control import SpanPlan
 from headgate.sources.newest import look_at_newest
 from headgate.sources.offsets import SourceUnreachableError
@@ -27,8 +27,8 @@ def event_schemas(
 
 def _described(connection: KafkaConnection, spec: FeedSpec, topic: str, partitions: int) -> EventSchema | None:
     """None if no event has a schema. Raises SourceUnreachableError."""
-    registry = spec.source.registry
-    schemas = None if registry is None else SchemaRegistry(registry).schema
+    registry = registry_of(spec.source)
+    schemas = None if registry is None else registry.schema
 
     def look(_topic: str, key: bytes | None, value: bytes | None) -> EventSchema | None:
         # A tombstone, a message and an event of another format describe nothing.

@@ -21,7 +21,7 @@ from headgate.eventlog.log import Partition
 from headgate.formats.change import DATA_ERRORS, source_time
 from headgate.formats.debezium_avro import Fields
 from headgate.formats.decoding import SchemasUnavailableError
-from headgate.formats.schema_registry import SchemaRegistry
+from headgate.formats.schema_registry import registry_of
 from headgate.formats.snapshot_markers import IN_THE_STREAM, LAST
 from headgate.sources.newest import LOOK_SECONDS_MAX, read_newest
 from headgate.sources.offsets import end_offsets, start_offsets
@@ -93,8 +93,8 @@ class _Newest:
     """Takes records one by one."""
 
     def __init__(self, source: SourceSpec) -> None:
-        registry = source.registry
-        self._fields = None if registry is None else Fields(SchemaRegistry(registry).schema, _PATHS)
+        registry = registry_of(source)
+        self._fields = None if registry is None else Fields(registry.schema, _PATHS)
         self.found = LastWritten()
         self._change_append_ms = -1
         self._delay_ms = 0

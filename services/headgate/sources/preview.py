@@ -22,7 +22,7 @@ from headgate.formats.decoding import Decoder, SchemasUnavailableError, Undecoda
 from headgate.formats.expressions.declared import is_bytes
 from headgate.formats.expressions.values import read_of_value
 from headgate.formats.registry import DecoderNeeds, format_of
-from headgate.formats.schema_registry import SchemaRegistry
+from headgate.formats.schema_registry import registry_of
 from headgate.sources.newest import look_at_newest
 from headgate.sources.offsets import SourceError
 
@@ -102,8 +102,8 @@ class _Looking:
 
     def __init__(self, spec: FeedSpec) -> None:
         self._spec = spec
-        registry = spec.source.registry
-        self._schemas = None if registry is None else SchemaRegistry(registry).schema
+        registry = registry_of(spec.source)
+        self._schemas = None if registry is None else registry.schema
         self._decoders: dict[str, Decoder] = {}
         self.seen: dict[str, Seen] = {}
 

@@ -158,9 +158,7 @@ def test_rows_in_avro_wait_for_the_sinks_registry_and_are_shaped(bed: Bed) -> No
         status = executor.status(task.id)
         assert status is not None
         assert status.retryable
-        assert f"sink.registry: the schema registry at {target.url} cannot be asked: it answers 503" in str(
-            status.error
-        )
+        assert f"sink.registry: the schema registry at {target.url} cannot be used: it answers 503" in str(status.error)
         eventually(lambda: bed.rows(other) == {1: ("n1", 1)}, "the other table is written")
         target.answer = registering
         eventually(lambda: executor.status(task.id).positions == {0: 4, 1: 3}, "it writes")  # type: ignore[union-attr]

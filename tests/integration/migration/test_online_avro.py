@@ -74,7 +74,7 @@ def test_a_table_whose_changes_are_in_avro_is_changed_and_the_change_reverted(
     for number, (options, why) in enumerate(
         (
             ((), f"topic {shop.topic} is in Avro"),
-            (("--registry", described_registry(nobody)), f"the schema registry at {nobody} cannot be asked"),
+            (("--registry", described_registry(nobody)), f": the schema registry at {nobody} cannot be used"),
             (("--registry", "nothing"), "--registry: registry 'nothing' is unknown"),
         )
     ):

@@ -4,6 +4,7 @@ import psycopg
 import pytest
 
 from fixtures.capture import Sources
+from fixtures.registry_server import OF_SOURCE
 from headgate.config.registry_spec import RegistrySpec
 from headgate.formats.avro_schema import columns_with_defaults
 from headgate.formats.change import ABSENT
@@ -60,7 +61,7 @@ def test_apicurios_converter_writes_defaults_and_its_schema_shows_where(
     source.execute("INSERT INTO t VALUES (1, NULL, NULL, NULL)")
     names = {"field.name.adjustment.mode": "avro", "schema.name.adjustment.mode": "avro"}
     sources.capture_postgres("na", schema, **schema_registry.converter(), **names)
-    registry = SchemaRegistry(RegistrySpec(url=schema_registry.url))
+    registry = SchemaRegistry(RegistrySpec(url=schema_registry.url), OF_SOURCE)
     schemas: dict[int, str] = {}
 
     def remembered(schema_id: int) -> str:

@@ -166,7 +166,7 @@ def test_a_check_asks_the_registry(bench: AvroBench, registry: RegistryServer) -
     bench.sink.check([bench.table], identity)
     registry.answer = (401, "")
     with pytest.raises(
-        SinkRefusedError, match=r"sink\.registry: .*refuses access \(401\): correct sink\.registry\.user"
+        SinkRefusedError, match=r"sink\.registry: .*refuses access \(401\)\. Correct sink\.registry\.user"
     ):
         bench.sink.check([bench.table], identity)
     registry.answer = (200, '["JSON"]')
@@ -175,7 +175,7 @@ def test_a_check_asks_the_registry(bench: AvroBench, registry: RegistryServer) -
     assert list(bench.sink.check([bench.table])) == [bench.table]  # by an agent, which needs it for new schemas only
     (port,) = free_ports(1)
     away = bench.another(registry={"url": f"http://127.0.0.1:{port}"})
-    with pytest.raises(SinkUnavailableError, match="cannot be asked"):
+    with pytest.raises(SinkUnavailableError, match="cannot be used"):
         away.check([bench.table], identity)
 
 

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from fixtures.capture import Sources
+from fixtures.registry_server import OF_SOURCE
 from fixtures.services import mariadb_connect, mariadb_execute
 from headgate.config.registry_spec import RegistrySpec
 from headgate.formats.change import CONNECTOR, Change, Operation
@@ -397,7 +398,7 @@ def test_types_of_mariadb(
 
 
 def avro_decoder(registry: EmbeddedRegistry) -> DebeziumAvroDecoder:
-    return DebeziumAvroDecoder(SchemaRegistry(RegistrySpec(url=registry.url)).schema)
+    return DebeziumAvroDecoder(SchemaRegistry(RegistrySpec(url=registry.url), OF_SOURCE).schema)
 
 
 AVRO_NAMES = {"field.name.adjustment.mode": "avro", "schema.name.adjustment.mode": "avro"}

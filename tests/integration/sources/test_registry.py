@@ -5,6 +5,7 @@ import json
 import pytest
 import urllib3
 
+from fixtures.registry_server import OF_SOURCE
 from headgate.config.registry_spec import RegistrySpec
 from headgate.formats.change import ChangeError
 from headgate.formats.decoding import SchemasUnavailableError
@@ -24,7 +25,7 @@ def register(url: str, subject: str, body: object) -> int:
 
 def test_a_registered_schema_is_found_and_another_is_not(schema_registry: EmbeddedRegistry) -> None:
     now = [0.0]
-    client = SchemaRegistry(RegistrySpec(url=schema_registry.url), lambda: now[0])
+    client = SchemaRegistry(RegistrySpec(url=schema_registry.url), OF_SOURCE, lambda: now[0])
     client.check()
     assert json.loads(client.schema(register(schema_registry.url, "r-value", {"schema": SCHEMA}))) == json.loads(SCHEMA)
     with pytest.raises(SchemasUnavailableError, match="is retried"):
@@ -36,7 +37,7 @@ def test_a_registered_schema_is_found_and_another_is_not(schema_registry: Embedd
 
 def test_a_schema_of_another_type_is_refused(schema_registry: EmbeddedRegistry) -> None:
     body = {"schema": 'syntax = "proto3"; message Row { int64 x = 1; }', "schemaType": "PROTOBUF"}
-    client = SchemaRegistry(RegistrySpec(url=schema_registry.url))
+    client = SchemaRegistry(RegistrySpec(url=schema_registry.url), OF_SOURCE)
     with pytest.raises(ChangeError, match="of type PROTOBUF, not AVRO"):
         client.schema(register(schema_registry.url, "p-value", body))
 
@@ -44,5 +45,5 @@ def test_a_schema_of_another_type_is_refused(schema_registry: EmbeddedRegistry) 
 @pytest.mark.parametrize("path", ["/apis/ccompat/v7/nothing", "/nothing", ""])
 def test_an_address_on_which_there_is_no_registry(schema_registry: EmbeddedRegistry, path: str) -> None:
     url = schema_registry.url.removesuffix("/apis/ccompat/v7") + path
-    with pytest.raises(SchemasUnavailableError, match="cannot be asked"):
-        SchemaRegistry(RegistrySpec(url=url)).check()
+    with pytest.raises(SchemasUnavailableError, match="cannot be used"):
+        SchemaRegistry(RegistrySpec(url=url), OF_SOURCE).check()

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
+from pathlib import Path
 from threading import Thread
 from typing import Any
 from urllib.parse import unquote
@@ -14,6 +15,7 @@ import pytest
 from fastavro.schema import to_parsing_canonical_form
 from typer.testing import CliRunner, Result
 
+from fixtures.registry_server import OF_SOURCE
 from headgate.app import schema_registration
 from headgate.app.exit_codes import ExitCode
 from headgate.app.schema_registration import RegistrationState, standings
@@ -26,6 +28,8 @@ from headgate.formats.schema_registry import SchemaRegistry
 from headgate.records.base import Fact
 from headgate.records.control import SessionEnded
 from headgate.records.keys import SessionKey
+from headgate_lab.embedded.ports import free_ports
+from support.connections import described_registry
 
 
 class Registry:
@@ -133,7 +137,7 @@ def test_every_schema_is_registered_under_its_id_and_reads_a_record_of_ours(regi
     record = SessionEnded(owner_rev=1, reason="lease expired", ended_ms=2)
     _, value = Codec(schemas()).encode(Fact(SessionKey("a", "s"), record))
     assert value is not None
-    schema = SchemaRegistry(RegistrySpec(url=registry.url)).schema(int.from_bytes(value[1:5], "big"))
+    schema = SchemaRegistry(RegistrySpec(url=registry.url), OF_SOURCE).schema(int.from_bytes(value[1:5], "big"))
     read = fastavro.schemaless_reader(BytesIO(value[5:]), json.loads(schema), None)
     assert read == msgspec.to_builtins(record)
 
@@ -160,7 +164,7 @@ def test_an_id_that_is_taken_is_refused_before_anything_is_registered(registry: 
     assert refused.exit_code == ExitCode.SOURCE
     assert "Schema 1501 (SpanDispatched)" in refused.stderr
     assert set(registry.by_id) == {1501}
-    found = {each.id: each.standing for each in standings(RegistrySpec(url=registry.url))}
+    found = {each.id: each.standing for each in standings(RegistrySpec(url=registry.url), OF_SOURCE)}
     assert (found[1501], found[1101]) == (RegistrationState.TAKEN, RegistrationState.MISSING)
 
 
@@ -191,3 +195,19 @@ def test_every_schema_is_what_a_registry_gives_back() -> None:
         sent = schema_registration._text(version)
         assert schema_registration._canonical(sent) == to_parsing_canonical_form(version.parsed)
     assert schema_registration._canonical("no schema") is None
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_an_error_names_where_the_registry_is_described(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_named: bool
+) -> None:
+    (port,) = free_ports(1)
+    url = f"http://127.0.0.1:{port}"
+    monkeypatch.setenv("HEADGATE_CONNECTIONS", str(tmp_path / "connections.yaml"))
+    given = described_registry(url) if is_named else url
+    where = f"HEADGATE_CONNECTIONS: registries.{given}" if is_named else "--registry"
+    failed = CliRunner().invoke(app, ["topic", "register", "--registry", given, "--dry-run"])
+    assert failed.exit_code == ExitCode.SOURCE
+    said = " ".join(failed.stderr.split())
+    assert f"{where}: the schema registry at {url} cannot be used" in said
+    assert f"or correct {where}{'.url' if is_named else ''}" in said

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.registry_server import OF_SOURCE
 from headgate.config.ca_files import CA_FILE_BYTES_MAX, why_not_ca
 from headgate.config.registry_spec import RegistrySpec
 from headgate.formats.decoding import SchemasUnavailableError
@@ -32,6 +33,6 @@ def test_what_is_no_such_file_is_not_read(tmp_path: Path) -> None:
 def test_a_registry_names_its_authoritys_file(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    registry = SchemaRegistry(RegistrySpec(url="https://127.0.0.1:1", ca_file=pipe))
+    registry = SchemaRegistry(RegistrySpec(url="https://127.0.0.1:1", ca_file=pipe), OF_SOURCE)
     with pytest.raises(SchemasUnavailableError, match=r"source\.registry\.ca_file: .*pipe is not a file with a cert"):
         registry.schema(1)

@@ -5,6 +5,7 @@ What a real registry answers is in tests/integration/sources/test_registry.py; t
 
 import base64
 import json
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.registry_server import NOT_FOUND, Answer, RegistryServer
+from fixtures.registry_server import NOT_FOUND, OF_SOURCE, Answer, RegistryServer
 from headgate.config.registry_spec import RegistrySpec
 from headgate.formats import schema_registry as module
 from headgate.formats.change import ChangeError
@@ -42,7 +43,7 @@ class Clock:
 
 def client(server: RegistryServer, clock: Clock | None = None, **options: Any) -> SchemaRegistry:
     plain = {"allow_plain_http": True} if "user" in options else {}
-    return SchemaRegistry(RegistrySpec(url=server.url, **plain, **options), clock or Clock())
+    return SchemaRegistry(RegistrySpec(url=server.url, **plain, **options), OF_SOURCE, clock or Clock())
 
 
 def test_a_schema_is_asked_for_by_its_id(server: RegistryServer) -> None:
@@ -90,15 +91,15 @@ def never_end(handler: BaseHTTPRequestHandler) -> None:
         ((429, ""), "answers 429"),
         (
             (401, '{"error_code": 401, "message": "Unauthorized"}'),
-            r"refuses access \(401\): correct source",
+            r"refuses access \(401: Unauthorized \(401\)\)\. Correct source\.registry\.user and source\.registry\.pass",
         ),
-        ((403, ""), r"refuses access \(403\)"),
+        ((403, ""), r"refuses access \(403\)\. Correct source\.registry\.user"),
         (send_elsewhere, "answers 302"),
         ((404, "<html>no such page</html>"), "answers 404"),
         ((200, "<html>please log in</html>"), "not a schema registry"),
         ((200, '{"id": 7}'), "not a schema registry"),
         ((200, ""), "not a schema registry"),
-        (hang_up, "cannot be asked"),
+        (hang_up, "cannot be used"),
         (never_end, "more than 1000 bytes"),
     ],
 )
@@ -111,7 +112,8 @@ def test_whoever_answers_otherwise_than_a_registry_is_unavailable(
     server.answer = answer
     with pytest.raises(SchemasUnavailableError, match=reason) as caught:
         client(server, user="ann", password_file=file).schema(7)
-    assert server.url in str(caught.value)
+    assert str(caught.value).startswith(f"source.registry: the schema registry at {server.url} cannot be used: ")
+    assert re.search(r"\. (Correct|Check .* or correct) source\.registry\.", str(caught.value)), "what to change"
     assert SECRET not in str(caught.value)
     # Nobody is asked twice, and no redirect is followed: it would take the password along.
     assert len(server.asked) == 1
@@ -121,7 +123,7 @@ def test_whoever_answers_otherwise_than_a_registry_is_unavailable(
 def test_nobody_there_and_nobody_who_answers_in_time(server: RegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:
     (port,) = free_ports(1)
     with pytest.raises(SchemasUnavailableError, match="refused"):
-        SchemaRegistry(RegistrySpec(url=f"http://127.0.0.1:{port}")).schema(7)
+        SchemaRegistry(RegistrySpec(url=f"http://127.0.0.1:{port}"), OF_SOURCE).schema(7)
     monkeypatch.setattr(module, "ANSWER_SECONDS_MAX", 0.1)
     over = threading.Event()
     server.answer = lambda _: over.wait(30)
@@ -132,13 +134,23 @@ def test_nobody_there_and_nobody_who_answers_in_time(server: RegistryServer, mon
         over.set()
 
 
+def test_a_certificate_that_is_not_trusted_names_the_option_of_its_ca(server: RegistryServer) -> None:
+    spec = RegistrySpec(url=server.url.replace("http:", "https:"))
+    with pytest.raises(
+        SchemasUnavailableError, match=r"SSL.*Correct source\.registry\.url, .* source\.registry\.ca_file"
+    ):
+        SchemaRegistry(spec, OF_SOURCE).schema(7)
+
+
 @pytest.mark.parametrize("option", ["password_file", "ca_file"])
 def test_a_file_that_is_missing_is_named(server: RegistryServer, tmp_path: Path, option: str) -> None:
     missing = tmp_path / "missing"
     options: dict[str, Any] = {option: missing} | ({"user": "ann"} if option == "password_file" else {})
     spec = RegistrySpec(url=server.url.replace("http:", "https:"), **options)
-    with pytest.raises(SchemasUnavailableError, match=r"missing|No such file"):
-        SchemaRegistry(spec).schema(7)
+    with pytest.raises(
+        SchemasUnavailableError, match=rf"source\.registry\.{option}|Correct source\.registry, or the file"
+    ):
+        SchemaRegistry(spec, OF_SOURCE).schema(7)
     assert server.asked == []
 
 

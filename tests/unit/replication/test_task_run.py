@@ -68,7 +68,7 @@ def test_events_whose_schemas_cannot_be_had_wait_and_their_neighbours_do_not(par
     class Waiting(debezium_json.DebeziumJsonDecoder):
         def decode_batch(self, *columns: Any) -> list[Any]:
             if 7 in columns[3]:
-                raise SchemasUnavailableError("the schema registry at http://r cannot be asked: timed out")
+                raise SchemasUnavailableError("the schema registry at http://r cannot be used: timed out")
             return super().decode_batch(*columns)
 
     parts._decoder = Waiting()

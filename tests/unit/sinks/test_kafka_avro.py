@@ -138,7 +138,7 @@ def test_a_schema_that_is_not_taken_names_subject_reason_and_what_to_do_and_is_t
         ((200, "<html>log in</html>"), SinkUnavailableError, "not a schema registry"),
         ((200, '{"id": 0}'), SinkUnavailableError, "not a schema registry"),
         ((200, f'{{"id": {2**31}}}'), SinkUnavailableError, "not a schema registry"),
-        ((401, ""), SinkRefusedError, r"refuses access \(401\): correct sink\.registry\.user"),
+        ((401, ""), SinkRefusedError, r"refuses access \(401\)\. Correct sink\.registry\.user"),
         (
             (403, '{"error_code": 40301, "message": "write denied"}'),
             SinkRefusedError,
@@ -291,8 +291,9 @@ def test_an_answer_about_one_subject_says_nothing_of_others(
     registry.refused["copy.orders-key"] = status, "not this one"
     kind: type[Exception] = SinkRefusedError if status == 403 else UntakenSchemaError
     for _ in range(2):
-        with pytest.raises(kind, match=rf"subject copy\.orders-key: .*{status}.*not this one"):
+        with pytest.raises(kind, match=rf"{status}.*not this one") as refused:
             AvroRecords(registered, "copy.orders", plans).encode(change(ROW))
+        assert "subject copy.orders-key" in str(refused.value)
         AvroRecords(registered, "copy.items", plans).encode(change(ROW))
     assert len(server.asked) == 3
     registry.refused.clear()

@@ -32,7 +32,7 @@ from headgate.coordinator.shell.start_positions import StartPositions
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.connection import KafkaConnection
 from headgate.formats.decoding import SchemasUnavailableError
-from headgate.formats.schema_registry import SchemaRegistry
+from headgate.formats.schema_registry import registry_of
 from headgate.records.control import SpanPlan
 from headgate.records.identifiers import normal_table
 from headgate.records.name_lists import shown_names
@@ -141,8 +141,8 @@ class FeedWork:
             spans = plan_spans(self._connection, spec, self._own_prefix, self._change_logs, wholes(effect.known))
             spec = with_topic_ids(spec, spans)
             spec = same_source(spec)
-            if spec.source.registry is not None:
-                SchemaRegistry(spec.source.registry).check()
+            if (registry := registry_of(spec.source)) is not None:
+                registry.check()
             check_source_database(self._connection, spec, {plan.topic: len(plan.start) for plan in spans})
             unmatched = check_patterns(spec, spans)
             known = {normal_table(plan.table) for plan in wholes(effect.known)}

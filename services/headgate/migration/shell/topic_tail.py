@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from headgate.config.registry_spec import RegistrySpec
-from headgate.databases.connections import named_registry
+from headgate.databases.connections import named_registry, named_registry_options
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.partition_reader import PartitionReader
@@ -79,7 +79,7 @@ class Schemas:
 
     def __init__(self, registry: str) -> None:
         """Nothing is asked yet. Raises RefusedError."""
-        self._registry = SchemaRegistry(registry_spec(registry))
+        self._registry = SchemaRegistry(registry_spec(registry), named_registry_options(registry))
         self._known: dict[int, str] = {}
         self._lock = threading.Lock()
 

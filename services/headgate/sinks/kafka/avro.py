@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from headgate.config.registry_spec import RegistrySpec
+from headgate.config.registry_spec import RegistrySpec, registry_options
 from headgate.formats.avro_rows import RowSchema, forms_of, row_schema
 from headgate.formats.change import Change, ChangeError, Row
 from headgate.formats.decoding import SchemasUnavailableError
@@ -29,7 +29,7 @@ from headgate.sinks.contract import ChangeRefusedError, SinkError, SinkRefusedEr
 from headgate.sinks.kafka.records import Encoded, check_expressible, check_whole
 
 __all__ = [
-    "OPTION", "AvroRecords", "Plans", "RegistryUnavailableError", "SchemaRefusedError", "Subjects",
+    "AvroRecords", "Plans", "RegistryUnavailableError", "SchemaRefusedError", "Subjects",
     "UntakenSchemaError", "subjects_of",
 ]  # fmt: skip
 
@@ -94,7 +94,7 @@ class RegistryUnavailableError(SinkUnavailableError):
 def _sink_error(error: SchemasUnavailableError) -> SinkError:
     """What an error of the registry means for the sink."""
     kind = SinkRefusedError if isinstance(error, RegistryRefusedError) else RegistryUnavailableError
-    return kind(f"{OPTION}: {error}")
+    return kind(str(error))
 
 
 REGISTRIES_MAX: Final = 64
@@ -115,7 +115,7 @@ class Subjects:
         self._spec = spec
         self._clock = clock
         self._mutex = threading.Lock()  # each request of its holder ends by a time-out
-        self._registry = SchemaRegistry(spec, clock, option=OPTION)
+        self._registry = SchemaRegistry(spec, registry_options(OPTION), clock)
         self._refused: dict[_Key, tuple[float, UntakenSchemaError | SinkRefusedError]] = {}
         self._again_at = float("-inf")
         """When ids in use may be asked for again."""
@@ -168,8 +168,8 @@ class Subjects:
         except SchemaNotTakenError as error:
             raise self._refusal(key, UntakenSchemaError(self._untaken(subject, error))) from error
         except AccessDeniedError as error:
-            why = f"{OPTION}: subject {subject}: {error}. Headgate needs the right to register schemas under it"
-            raise self._refusal(key, SinkRefusedError(f"{why} (read and write)")) from error
+            why = f"{error}. The user needs the right to register schemas under subject {subject} (read and write)"
+            raise self._refusal(key, SinkRefusedError(why)) from error
         except SchemasUnavailableError as error:
             raise _sink_error(error) from error
 
