@@ -26,6 +26,7 @@ from confluent_kafka.admin import (
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, ClusterSettings, KafkaConnection, code_of
 from headgate.eventlog.log import LogError
 from headgate.eventlog.replicas import too_many_copies
+from headgate.records.name_lists import number_of
 
 __all__ = [
     "CONTROL_TOPICS",
@@ -74,6 +75,10 @@ BROKERS_TIME: Final = "LogAppendTime"
 CLEANUP_POLICY: Final = "cleanup.policy"
 KEPT_FOR_EVER: Final = {CLEANUP_POLICY: "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """The settings of topic deadletter in clusters of version 0.1.0. Nothing is lost on it, and nothing can be removed."""
+
+SET_BY: Final = ". Set it with: "
+NEXT_COMMAND: Final = "\n"
+"""What precedes the commands of a message, and what is between them."""
 
 _FEWER_COPIES: Final = (
     "use `headgate topic create --replication-factor {copies}` (or set HEADGATE_REPLICATION_FACTOR={copies})"
@@ -359,15 +364,8 @@ def topic_problems(settings: ClusterSettings) -> list[LogError]:
 
 def _all_problems(connection: KafkaConnection, cluster: str, shards: int) -> list[LogError]:
     described = _describe(connection, cluster)
-    missing: list[LogError] = [
-        TopicMissingError(
-            f"control topic {topic_name(cluster, topic.name)} does not exist on Kafka at "
-            f"{connection.bootstrap_servers}, or this user may not see it: create the cluster's topics (headgate topic "
-            f"create), check the cluster's name {cluster!r}, or the user's right to Describe"
-        )
-        for topic in CONTROL_TOPICS
-        if topic.name not in described
-    ]
+    names = [topic_name(cluster, topic.name) for topic in CONTROL_TOPICS if topic.name not in described]
+    missing: list[LogError] = [_missing(connection, cluster, names)] if names else []
     present = [topic for topic in CONTROL_TOPICS if topic.name in described]
     return missing + _problems(connection, cluster, present, described, shards)
 
@@ -403,40 +401,67 @@ def _problems(
     described: dict[str, TopicDescription],
     shards: int,
 ) -> list[LogError]:
-    """Everything that is wrong with ``topics``, which exist: worst first."""
-    compaction: list[LogError] = []
-    partitions: list[LogError] = []
-    settings: list[LogError] = []
+    """Everything that is wrong with ``topics``, which exist, once for all topics that share it: worst first."""
+    partitions: dict[tuple[int, int], list[str]] = {}
+    settings: dict[tuple[str, str | None, str], list[str]] = {}
     for topic, found in _settings_of(connection, cluster, topics):
         name = topic_name(cluster, topic.name)
         metadata = described[topic.name]
-        if len(metadata.partitions) != topic.partitions(shards):
-            partitions.append(_wrong_partitions(name, len(metadata.partitions), topic.partitions(shards), shards))
+        counts = len(metadata.partitions), topic.partitions(shards)
+        if counts[0] != counts[1]:
+            partitions.setdefault(counts, []).append(name)
         for setting, wanted in topic.exact.items():
-            if setting == CLEANUP_POLICY and topic.is_kept_for_ever(found):
-                continue
-            if found.get(setting) != wanted:
-                kind = TopicNotCompactedError if setting == CLEANUP_POLICY else TopicSettingError
-                problem = _wrong_setting(kind, name, setting, found.get(setting), wanted)
-                (compaction if kind is TopicNotCompactedError else settings).append(problem)
-        replicas = len(metadata.partitions[0].replicas)
-        for setting, least in _least(replicas).items():
+            is_from_before = setting == CLEANUP_POLICY and topic.is_kept_for_ever(found)
+            if found.get(setting) != wanted and not is_from_before:
+                settings.setdefault((setting, found.get(setting), wanted), []).append(name)
+        for setting, least in _least(len(metadata.partitions[0].replicas)).items():
             if int(found.get(setting) or 0) < least:
-                settings.append(_wrong_setting(TopicSettingError, name, setting, found.get(setting), str(least)))
-    return compaction + partitions + settings
+                settings.setdefault((setting, found.get(setting), str(least)), []).append(name)
+    wrong = [_wrong_setting(names, *setting) for setting, names in settings.items()]
+    created_with = {len(described[topic.name].partitions) for topic in topics if topic.sharded}
+    return [
+        *(problem for problem in wrong if isinstance(problem, TopicNotCompactedError)),
+        *(_wrong_partitions(names, *counts, shards, created_with) for counts, names in partitions.items()),
+        *(problem for problem in wrong if not isinstance(problem, TopicNotCompactedError)),
+    ]
 
 
-def _wrong_partitions(name: str, found: int, wanted: int, shards: int) -> TopicPartitionsError:
-    return TopicPartitionsError(
-        f"control topic {name} has {found} partitions, wanted {wanted} for {shards} shards: the number of shards is "
-        f"fixed when a cluster is created. Configure the number it was created with; if partitions were added to the "
-        f"topic, make a new cluster under another name and create the feeds there"
+def _named(names: Sequence[str]) -> str:
+    return f"control topic{'s' * (len(names) > 1)} {', '.join(names)}"
+
+
+def _missing(connection: KafkaConnection, cluster: str, names: Sequence[str]) -> TopicMissingError:
+    absent, them = ("does not exist", "it") if len(names) == 1 else ("do not exist", "them")
+    return TopicMissingError(
+        f"{_named(names)} {absent} on Kafka at {connection.bootstrap_servers}, or this user may not see {them}: create "
+        f"the cluster's topics (headgate topic create), check the cluster's name {cluster!r}, or the user's right to "
+        "Describe"
     )
 
 
-def _wrong_setting(kind: type[LogError], name: str, setting: str, found: str | None, wanted: str) -> LogError:
+def _wrong_partitions(
+    names: Sequence[str], found: int, wanted: int, shards: int, created_with: set[int]
+) -> TopicPartitionsError:
+    """``created_with``: partitions of the sharded topics. If they agree, this is the cluster's number of shards."""
+    todo = (
+        "If partitions were added to the topic, make a new cluster under another name and create the feeds there"
+        if created_with in ({shards}, set()) or len(created_with) > 1
+        else f"This cluster has {number_of(min(created_with), 'shard')}: set HEADGATE_SHARDS (--shards) to "
+        f"{min(created_with)}, or do not set it. Another number needs a new cluster under another name (--cluster)"
+    )
+    return TopicPartitionsError(
+        f"{_named(names)} {'has' if len(names) == 1 else 'have'} {number_of(found, 'partition')}, wanted {wanted} for "
+        f"{number_of(shards, 'shard')}: the number of shards is fixed when a cluster is created. {todo}"
+    )
+
+
+def _wrong_setting(names: Sequence[str], setting: str, found: str | None, wanted: str) -> LogError:
+    kind = TopicNotCompactedError if setting == CLEANUP_POLICY else TopicSettingError
+    commands = (
+        f"kafka-configs.sh --alter --entity-type topics --entity-name {name} --add-config {setting}={wanted}"
+        for name in names
+    )
     return kind(
-        f"control topic {name} has {setting}={found}, wanted {setting}={wanted}: acknowledged state could be lost or "
-        f"refused. Set it with: kafka-configs.sh --alter --entity-type topics --entity-name {name} "
-        f"--add-config {setting}={wanted}"
+        f"{_named(names)} {'has' if len(names) == 1 else 'have'} {setting}={found}, wanted {setting}={wanted}: "
+        f"acknowledged state could be lost or refused{SET_BY}{NEXT_COMMAND.join(commands)}"
     )

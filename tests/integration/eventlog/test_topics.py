@@ -9,6 +9,8 @@ from headgate.eventlog.kafka import open_log
 from headgate.eventlog.log import LogError
 from headgate.eventlog.topics import (
     CONTROL_TOPICS,
+    NEXT_COMMAND,
+    SET_BY,
     TopicMissingError,
     TopicNotCompactedError,
     TopicPartitionsError,
@@ -59,6 +61,7 @@ def test_a_missing_topic_is_named_with_what_to_do(cluster: Cluster) -> None:
     for topic in KEY_FORMS:
         assert topic_name(cluster.cluster, topic) in str(missing.value)
     assert cluster.bootstrap in str(missing.value)
+    assert len(str(missing.value).splitlines()) == 1, "one problem of many topics is reported once"
     assert "headgate topic create" in str(missing.value)
 
 
@@ -78,14 +81,14 @@ def test_another_number_of_shards_is_refused(cluster: Cluster) -> None:
     create_topics(cluster)
     other = Cluster(cluster.bootstrap, cluster.cluster, shards=cluster.shards + 1)
     for refusing in (open_log, create_topics):
-        with pytest.raises(TopicPartitionsError, match="dispatch has 2 partitions, wanted 3") as refused:
+        with pytest.raises(TopicPartitionsError, match="sync have 2 partitions, wanted 3 for 3 shards") as refused:
             refusing(other)
         assert refused.value.code == "control-topic-partitions"
         assert "announce" not in str(refused.value)
         sharded = [topic.name for topic in CONTROL_TOPICS if topic.sharded]
-        lines = str(refused.value).splitlines()
-        assert len(lines) == len(sharded) == 6, "every sharded topic is named"
-        assert all(name in line for name, line in zip(sharded, lines, strict=True))
+        (line,) = str(refused.value).splitlines()
+        assert all(topic_name(cluster.cluster, name) in line for name in sharded), "every sharded topic is named"
+        assert "This cluster has 2 shards: set HEADGATE_SHARDS (--shards) to 2, or do not set it" in line
 
 
 def test_a_topic_that_grew_is_refused(cluster: Cluster, admin: AdminClient) -> None:
@@ -94,6 +97,26 @@ def test_a_topic_that_grew_is_refused(cluster: Cluster, admin: AdminClient) -> N
     add_partitions(admin, name, 2)
     with pytest.raises(TopicPartitionsError, match=f"{name} has 2 partitions, wanted 1"):
         open_log(cluster)
+    add_partitions(admin, topic_name(cluster.cluster, "sync"), 4)
+    with pytest.raises(TopicPartitionsError) as refused:
+        open_log(cluster)
+    grown = str(refused.value).splitlines()
+    assert len(grown) == 2
+    assert all("make a new cluster under another name" in line for line in grown)
+
+
+def test_a_setting_that_is_wrong_at_several_topics_is_reported_once_with_a_command_for_each(cluster: Cluster) -> None:
+    create_topics(cluster)
+    names = [topic_name(cluster.cluster, topic) for topic in ("dispatch", "sync")]
+    for topic in ("dispatch", "sync"):
+        set_topic(cluster, topic, cleanup_policy="delete")
+    with pytest.raises(TopicNotCompactedError) as refused:
+        open_log(cluster)
+    said = str(refused.value)
+    assert said.count("acknowledged state could be lost") == 1
+    assert f"control topics {', '.join(names)} have cleanup.policy=delete" in said
+    commands = said.partition(SET_BY)[2].split(NEXT_COMMAND)
+    assert all(f"--entity-name {name} --add-config" in line for name, line in zip(names, commands, strict=True))
 
 
 @pytest.mark.parametrize(

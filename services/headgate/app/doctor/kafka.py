@@ -14,7 +14,7 @@ from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
 from headgate.eventlog.log import LogError
 from headgate.eventlog.reachable import check_takes_connections
-from headgate.eventlog.topics import CONTROL_TOPICS, TopicMissingError, topic_name, topic_problems
+from headgate.eventlog.topics import CONTROL_TOPICS, NEXT_COMMAND, SET_BY, TopicMissingError, topic_name, topic_problems
 from headgate.records.name_lists import number_of
 from headgate.sources.offsets import SourceError
 
@@ -72,15 +72,16 @@ def _topics(settings: Settings, problems: Sequence[LogError]) -> Iterator[Captur
         yield CaptureFinding(
             "control topics",
             State.WRONG,
-            str(missing[0]) if len(missing) == 1 else f"{len(missing)} do not exist. The first: {missing[0]}",
+            str(missing[0]),
             fix=(f"headgate topic create --bootstrap {settings.bootstrap} --cluster {settings.cluster}",),
             fix_in=FixIn.SHELL,
         )
     for problem in problems:
         if problem not in missing:
-            says, _, command = str(problem).partition(". Set it with: ")
-            fix = command.replace("kafka-configs.sh", f"kafka-configs.sh --bootstrap-server {settings.bootstrap}")
-            yield CaptureFinding("control topics", State.WRONG, says, fix=(fix,) if fix else (), fix_in=FixIn.SHELL)
+            says, _, commands = str(problem).partition(SET_BY)
+            asked = f"kafka-configs.sh --bootstrap-server {settings.bootstrap}"
+            fix = tuple(each.replace("kafka-configs.sh", asked) for each in commands.split(NEXT_COMMAND) if each)
+            yield CaptureFinding("control topics", State.WRONG, says, fix=fix, fix_in=FixIn.SHELL)
 
 
 def _rights(settings: Settings, who: Sequence[str]) -> Iterator[CaptureFinding]:
