@@ -296,6 +296,7 @@ def _skip_records(log: KafkaLog, shop: _Shop) -> None:
         {"record": f"{shop.topic}/0/17", "topic_id": plan.topic_id},
         {"record": f"{shop.topic}/1/4", "topic_id": plan.topic_id},
     ]
+    assert "already" not in skipped.stderr
 
 
 def _change_while_stopped(log: KafkaLog, shop: _Shop) -> None:
