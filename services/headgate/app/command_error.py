@@ -34,6 +34,7 @@ class ExitCode(IntEnum):
     HELD = 51
     CHECK_FAILED = 52
     UNSETTLED = 53
+    NOT_REPORTED = 54
     STOPPED_HARD = 60
     OUTPUT_LOST = 61
 

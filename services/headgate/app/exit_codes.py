@@ -211,6 +211,11 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         "`verify` found rows that kept changing, or that connector or feed have not reached, but none known to differ",
         "run it again; a longer `--wait`; `headgate why`",
     ),
+    ExitCode.NOT_REPORTED: Meaning(
+        "`generation rebalance` has no load to decide by, because no writer of the change log has reported one; "
+        "nothing was changed",
+        "start the writers, or `--measure-log`",
+    ),
     ExitCode.STOPPED_HARD: Meaning(
         "a clean stop took longer than allowed, so it was cut short", "`HEADGATE_SHUTDOWN_SECONDS`"
     ),

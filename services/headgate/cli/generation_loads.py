@@ -182,7 +182,7 @@ def _tell(name: str, known: LogMap, reported: ReportedLoads) -> None:
         note(f"writer {writer}: its report is refused, so nothing is merged: {wrong}")
     if not reported.writers:
         raise CommandError(
-            ExitCode.NOT_FOUND,
+            ExitCode.NOT_REPORTED,
             f"no writer has reported the load of change log {name!r} in the last {SILENT_SECONDS:.0f} s by its "
             f"generation {known.generation}: start its writers (they report every {REPORT_SECONDS:.0f} s), "
             "or measure the log itself with --measure-log 5",

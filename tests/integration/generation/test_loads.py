@@ -95,6 +95,15 @@ class Feeder:
         return HOT + b"%d" % writer if position % 4 else b"%d-%d" % (writer, position % 20)
 
 
+def test_without_a_report_nothing_is_decided_and_the_change_log_is_not_taken_to_be_missing(
+    log: KafkaLog, cluster: Cluster, owner: object
+) -> None:
+    Operator(log).create(partitions=8)
+    silent = plan(cluster, "--split-above", "1")
+    assert silent.exit_code == ExitCode.NOT_REPORTED, silent.output
+    assert "--measure-log" in " ".join(silent.output.split())
+
+
 def test_a_plan_is_made_of_what_writers_report(log: KafkaLog, cluster: Cluster, writers: list[ChangeWriter]) -> None:
     operator = Operator(log)
     token = token_of_key(HOT + b"0")
