@@ -4,6 +4,7 @@ A feed or a migration is stored on a topic. With ``sink.connection: shop`` it ho
 are in the file that HEADGATE_CONNECTIONS names, on each machine that connects. The file is read again when it changes.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -117,11 +118,13 @@ class _File(Strict):
     registries: dict[str, RegistrySpec] = Field(default_factory=dict)
 
 
-def named(name: str, use: Use, option: str, *, or_address: bool = False) -> tuple[Connection, Target]:
+def named(
+    name: str, use: Use, option: str, *, also: Iterable[Use] = (), or_address: bool = False
+) -> tuple[Connection, Target]:
     """The connection of that name, and the database itself, for that use.
 
-    ``option`` is where the name was given, ``or_address``: where an address may be given as well.
-    Raises DatabaseRefusedError: no file, an unknown name, or not for that use.
+    ``option`` is where the name was given, ``also``: other uses that the caller needs it for, ``or_address``: where an
+    address may be given as well. Raises DatabaseRefusedError: no file, an unknown name, or not for all these uses.
     """
     address = f"Write an address like {FORMS}, or " if or_address else ""
     add = f"{address}add" if or_address else "Add"
@@ -130,11 +133,13 @@ def named(name: str, use: Use, option: str, *, or_address: bool = False) -> tupl
     found = known.get(name)
     if found is None:
         raise DatabaseRefusedError(f"{option}: connection {one_of(name, sorted(known))}. {add} it to {file}")
-    if use not in found.use:
-        for_it = sorted(other for other, connection in known.items() if use in connection.use)
+    needed = {use, *also}
+    if lacking := sorted(needed - found.use):
+        for_it = sorted(other for other, connection in known.items() if needed <= connection.use)
         raise DatabaseRefusedError(
-            f"{option}: connection {name} may be used as {', '.join(sorted(found.use)) or 'nothing'}, not as {use}. "
-            f"Use another one ({', '.join(for_it) or 'none exists'}), or add {use} to its `use` in {file}"
+            f"{option}: connection {name} may be used as {', '.join(sorted(found.use)) or 'nothing'}, not as "
+            f"{' or '.join(lacking)}. Use another one ({', '.join(for_it) or 'none exists'}), or add "
+            f"{' and '.join(lacking)} to its `use` in {file}"
         )
     return found, Target(found.dsn(), found.password_file, _options(name, use), found.store)
 

@@ -4,6 +4,7 @@ import json
 from types import SimpleNamespace
 from typing import Any, Self
 
+import msgspec
 import pytest
 
 from headgate.migration.core import effects as fx
@@ -52,6 +53,10 @@ def test_a_connection_that_no_feed_may_write_to_is_refused_at_the_submission(rea
     assert isinstance(told, fx.ExamineRefused)
     assert f"connection {name} may be used as migration, not as sink" in told.reason
     assert "add sink to its `use`" in told.reason
+    of_none = msgspec.structs.replace(spec, database=described(ADDRESS, use=("source",)))
+    told = MigrationWork(cluster_id=NO_CLUSTER).run(fx.ExamineMigration("r", "m", of_none, reads_only=reads_only))
+    assert isinstance(told, fx.ExamineRefused)
+    assert "add migration and sink to its `use`" in told.reason, "all that is missing at once"
 
 
 class Session:

@@ -113,13 +113,16 @@ def _needs_approval(spec: MigrationSpec) -> bool:
 
 
 def _check_feed_sink(spec: MigrationSpec) -> None:
-    """Raise RefusedError unless a feed may write to the connection that a spec names, if its strategy needs one."""
+    """Raise RefusedError unless a feed may write to the connection that a spec names, if its strategy needs one.
+
+    The error names every use that is missing, not only this one.
+    """
     if spec.strategy is not MigrationStrategy.ONLINE:
         return
     try:
-        named(spec.database, Use.SINK, "--database")
+        named(spec.database, Use.MIGRATION, "--database", also=[Use.SINK])
     except DatabaseRefusedError as error:
-        raise RefusedError(f"strategy online needs the connection as the sink of its feed. {error}") from error
+        raise RefusedError(f"strategy online needs the connection also as the sink of its feed. {error}") from error
 
 
 def _check_place(effect: Any, cluster_id: str) -> None:
