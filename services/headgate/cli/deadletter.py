@@ -61,7 +61,7 @@ app.command("purge")(purge)
 @app.command("list")
 def list_letters(
     feed: Annotated[
-        str | None, typer.Argument(metavar="[FEED]", help="default all feeds", autocompletion=complete_feeds)
+        str | None, typer.Argument(metavar="FEED", help="default all feeds", autocompletion=complete_feeds)
     ] = None,
     *,
     table: Table = None,

@@ -24,7 +24,7 @@ Place = Annotated[
 ]
 Places = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[PLACE]...", help="topic/partition/offset; default all", autocompletion=complete_places),
+    typer.Argument(metavar="PLACE", help="topic/partition/offset; default all", autocompletion=complete_places),
 ]
 Table = Annotated[str | None, typer.Option("--table", help="only this sink table", autocompletion=complete_tables)]
 Topic = Annotated[

@@ -136,7 +136,7 @@ def rebalance(
     feed: Annotated[
         str | None,
         typer.Argument(
-            metavar="[FEED]",
+            metavar="FEED",
             help="name of the feed",
             show_default="every feed that runs",
             autocompletion=complete_feeds,

@@ -36,7 +36,7 @@ _SINK: Final = AddressOptions("--sink", "--sink-password-file", "sink")
 
 def init(
     feed: Annotated[
-        str | None, typer.Argument(metavar="[FEED]", help="name of the feed", show_default="the source database's")
+        str | None, typer.Argument(metavar="FEED", help="name of the feed", show_default="the source database's")
     ] = None,
     *,
     source: Annotated[

@@ -20,7 +20,7 @@ from headgate.records.places import LogPosition, PlaceError
 from headgate.sources.skips import with_topic_ids
 
 Places = Annotated[
-    list[str], typer.Argument(metavar="TOPIC/PARTITION/OFFSET...", help="records, as the table's error names them")
+    list[str], typer.Argument(metavar="TOPIC/PARTITION/OFFSET", help="records, as the table's error names them")
 ]
 
 

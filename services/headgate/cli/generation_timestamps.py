@@ -80,7 +80,7 @@ IgnoreMsb = Annotated[int, typer.Option("--ignore-msb", min=0, max=63, help="fir
 def list_timestamps(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[SET]", help="name of the timestamp set", autocompletion=complete_timestamp_sets),
+        typer.Argument(metavar="SET", help="name of the timestamp set", autocompletion=complete_timestamp_sets),
     ] = None,
     *,
     output: Format = Output.TABLE,

@@ -188,7 +188,7 @@ def delete(
 def list_generations(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[LOG]", help="name of the change log", autocompletion=complete_change_logs),
+        typer.Argument(metavar="LOG", help="name of the change log", autocompletion=complete_change_logs),
     ] = None,
     *,
     output: Format = Output.TABLE,

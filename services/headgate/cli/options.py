@@ -10,7 +10,7 @@ from headgate.app.cluster import opened_cluster
 from headgate.cli.groups import CommandGroup, OptionGroup
 from headgate.cli.output import Output, errors_as
 from headgate.cli.waiting import waiting
-from headgate.config.settings import Settings, SettingsError, load_settings
+from headgate.config.settings import Settings, SettingsError, load_settings, with_variable
 from headgate.eventlog.kafka import KafkaLog
 
 __all__ = [
@@ -39,10 +39,11 @@ class ClusterOptions(OptionGroup, frozen=True):
     """Which cluster of Headgate, on which brokers, and how to reach them."""
 
     bootstrap: Annotated[
-        str | None, typer.Option("--bootstrap", help="Kafka brokers, host:port with commas [HEADGATE_BOOTSTRAP]")
+        str | None,
+        typer.Option("--bootstrap", help=with_variable("Kafka brokers, host:port with commas", "bootstrap")),
     ] = None
     cluster: Annotated[
-        str | None, typer.Option("--cluster", help="prefix of the control topics [HEADGATE_CLUSTER]")
+        str | None, typer.Option("--cluster", help=with_variable("prefix of the control topics", "cluster"))
     ] = None
     kafka_property: Annotated[
         list[str] | None,

@@ -28,7 +28,7 @@ def complete_services(incomplete: str) -> list[str]:
 
 Services = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[WHO]…", help="services; default all", autocompletion=complete_services),
+    typer.Argument(metavar="WHO", help="services; default all", autocompletion=complete_services),
 ]
 
 

@@ -16,13 +16,14 @@ from headgate.app.services import (
 from headgate.cli.jars import fetch_before_start
 from headgate.cli.names import complete_broker_topics, complete_change_logs
 from headgate.cli.options import ClusterOptions, CommandGroup, OptionGroup, cluster_flags
+from headgate.config.settings import with_variable
 
 app = CommandGroup(help="Run a service.", no_args_is_help=True)
 
 Lease = Annotated[
     float | None,
     typer.Option(
-        "--lease-seconds", help="seconds without a heartbeat until it counts as lost [HEADGATE_LEASE_SECONDS]"
+        "--lease-seconds", help=with_variable("seconds without a heartbeat until it counts as lost", "lease_seconds")
     ),
 ]
 CreateTopics = Annotated[
@@ -31,24 +32,31 @@ CreateTopics = Annotated[
 Shard = Annotated[
     list[int] | None, typer.Option("--shard", metavar="SHARD", help="serve only this shard; may be repeated")
 ]
-AgentName = Annotated[str | None, typer.Option("--name", help="the agent's name [HEADGATE_AGENT__NAME]")]
+AgentName = Annotated[str | None, typer.Option("--name", help=with_variable("the agent's name", "agent", "name"))]
 
 
 class ProcessOptions(OptionGroup, frozen=True):
     """Where a service is looked at, and how it writes its log."""
 
-    http_port: Annotated[int | None, typer.Option("--http-port", help="0 chooses a free one [HEADGATE_HTTP__PORT]")] = (
-        None
-    )
-    http_bind: Annotated[str | None, typer.Option("--http-bind", help="address to listen on [HEADGATE_HTTP__BIND]")] = (
-        None
-    )
+    http_port: Annotated[
+        int | None,
+        typer.Option(
+            "--http-port",
+            help=with_variable("port for health checks and metrics; 0 chooses a free one", "http", "port"),
+        ),
+    ] = None
+    http_bind: Annotated[
+        str | None, typer.Option("--http-bind", help=with_variable("address to listen on", "http", "bind"))
+    ] = None
     log_format: Annotated[
-        str | None, typer.Option("--log-format", help="auto, console, json [HEADGATE_LOG__FORMAT]")
+        str | None, typer.Option("--log-format", help=with_variable("auto, console or json", "log", "format"))
     ] = None
     log_level: Annotated[
         str | None,
-        typer.Option("--log-level", help="lowest level to write: debug, info, warning, error [HEADGATE_LOG__LEVEL]"),
+        typer.Option(
+            "--log-level",
+            help=with_variable("lowest level to write: debug, info, warning or error", "log", "level"),
+        ),
     ] = None
 
 

@@ -39,7 +39,7 @@ WholeTable = Annotated[
 @app.command("list")
 def list_tables(
     feed: Annotated[
-        str | None, typer.Argument(metavar="[FEED]", help="only this feed's", autocompletion=complete_feeds)
+        str | None, typer.Argument(metavar="FEED", help="only this feed's", autocompletion=complete_feeds)
     ] = None,
     *,
     watch: Watch = None,

@@ -18,7 +18,7 @@ from headgate.cli.rights import grant, rights
 from headgate.cli.snapshots import read_snapshot
 from headgate.cli.source_topics import SOURCE_COLUMNS, source_rows
 from headgate.cli.topic_register import register_schemas
-from headgate.config.settings import Settings
+from headgate.config.settings import Settings, with_variable
 from headgate.config.wording import one_of
 from headgate.eventlog.log import Delivery, Garbage, Log, Partition
 from headgate.eventlog.snapshot import all_partitions
@@ -50,7 +50,7 @@ app.command("grant")(grant)
 TopicName = Annotated[
     str | None,
     typer.Argument(
-        metavar="[TOPIC]",
+        metavar="TOPIC",
         help=f"one of {', '.join(KEY_FORMS)}; default all",
         autocompletion=lambda incomplete: [name for name in KEY_FORMS if name.startswith(incomplete)],
     ),
@@ -168,13 +168,13 @@ def create(
     *,
     shards: Annotated[
         int | None,
-        typer.Option("--shards", help="number of shards of a new cluster [HEADGATE_SHARDS, else 8]"),
+        typer.Option("--shards", help=with_variable("number of shards of a new cluster", "shards")),
     ] = None,
     replication_factor: Annotated[
         int | None,
         typer.Option(
             "--replication-factor",
-            help="copies of each topic, at most one per broker [HEADGATE_REPLICATION_FACTOR, else 3]",
+            help=with_variable("copies of each topic, at most one per broker", "replication_factor"),
         ),
     ] = None,
     change: ChangeOptions,

@@ -24,7 +24,7 @@ def why(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME]",
+            metavar="NAME",
             help="a feed, or the id of a migration",
             show_default="every feed, and every migration that is not over",
             autocompletion=complete_feeds_and_migrations,

@@ -10,7 +10,7 @@ silently ignored is a setting that an operator relies on.
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache, partial, reduce
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
@@ -222,6 +222,17 @@ OPTIONS: Final[Mapping[tuple[str, ...], str]] = {
     ("agent", "name"): "--name",
 }
 """Options of commands that set the same as a variable. An error names the one that was used."""
+
+
+_SAID_DEFAULT: Final[Mapping[tuple[str, ...], str]] = {("agent", "name"): "the host's name"}
+"""Defaults that are another value on each machine."""
+
+
+def with_variable(text: str, *path: str) -> str:
+    """The help of an option that sets the same as a variable: ``text`` with the variable, and the default of both."""
+    default = _SAID_DEFAULT.get(path) or reduce(getattr, path, Settings())
+    shown = f"{default:g}" if isinstance(default, float) else str(default)
+    return f"{text} [{_variable(path)}, else {shown}]"
 
 
 def kafka_property(name: str) -> str:

@@ -74,8 +74,16 @@ class Output(StrEnum):
 
 
 Rate = Annotated[float, typer.Option(min=1, max=2_000, help="changes written to the source per second")]
-Agents = Annotated[int | None, typer.Option(min=2, max=8, help="agents to start; one is killed, another frozen")]
-UpAgents = Annotated[int | None, typer.Option("--agents", min=1, max=8, help="agents to start")]
+Agents = Annotated[
+    int | None,
+    typer.Option(
+        min=2,
+        max=8,
+        help="agents to start; one is killed, another frozen",
+        show_default=f"{AGENTS_DEFAULT}, with --short {AGENTS_SHORT}",
+    ),
+]
+UpAgents = Annotated[int, typer.Option("--agents", min=1, max=8, help="agents to start")]
 Seed = Annotated[int | None, typer.Option(help="of everything the writers do; a random one is chosen and printed")]
 SourceDsn = Annotated[
     str | None, typer.Option("--source", metavar="DSN|NAME", help="a database of your own to replicate from")
@@ -92,7 +100,14 @@ Keep = Annotated[bool, typer.Option("--keep", help="keep the folder with databas
 
 def demo(
     *,
-    duration: Annotated[float | None, typer.Option(min=1, help="seconds of undisturbed writing in all")] = None,
+    duration: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            help="seconds of undisturbed writing in all",
+            show_default=f"{DURATION_SECONDS_DEFAULT:g}, with --short {DURATION_SECONDS_SHORT:g}",
+        ),
+    ] = None,
     rate: Rate = RATE_DEFAULT,
     agents: Agents = None,
     seed: Seed = None,
@@ -142,13 +157,17 @@ def up(
     sink_password_file: SinkPasswordFile = None,
     tables: Tables = None,
     types: ColumnTypes = None,
-    feed: Annotated[str | None, typer.Option(help="name of the feed [default: the source database's]")] = None,
-    folder: Annotated[Path | None, typer.Option(help="for the files and the broker [default: headgate-FEED]")] = None,
+    feed: Annotated[
+        str | None, typer.Option(metavar="NAME", help="name of the feed", show_default="the source database's")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="for the files and the broker", show_default="headgate-FEED")
+    ] = None,
     publication: PublicationName = DEFAULT_NAME,
     slot: SlotName = DEFAULT_NAME,
     remove: Annotated[bool, typer.Option("--remove", help="remove what an earlier run left at the source")] = False,
     rate: Rate = RATE_GENTLE,
-    agents: UpAgents = None,
+    agents: UpAgents = AGENTS_SHORT,
     seed: Seed = None,
     keep: Keep = False,
     change: Destruction,
@@ -167,9 +186,8 @@ def up(
     Example: headgate up --source postgresql://debezium@db/shop --sink postgresql://headgate@warehouse/shop
     """
     display = Display(to_stderr=False)
-    count = agents or AGENTS_SHORT
     if source is None and sink is None and not remove:
-        return _up_shop(DemoOptions(duration=0, rate=rate, agents=count, seed=_seed(seed), keep=keep), display)
+        return _up_shop(DemoOptions(duration=0, rate=rate, agents=agents, seed=_seed(seed), keep=keep), display)
     if source is None or (sink is None and not remove):
         raise typer.BadParameter(
             "name the source with --source" if remove else "give both --source and --sink, or neither"
@@ -185,7 +203,7 @@ def up(
         slot=slot,
         feed=feed,
         folder=folder,
-        agents=count,
+        agents=agents,
     )
     return remove_evaluation(given, change, display) if remove else _up_own(given, change, display)
 

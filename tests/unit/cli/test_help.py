@@ -4,10 +4,12 @@ import re
 import shlex
 from typing import Any
 
+from rich.text import Text
 from typer.main import get_command
 
 from headgate.cli.groups import HelpfulGroup
 from headgate.cli.main import LAB_COMMANDS, app
+from headgate.config.settings import OPTIONS, known_variables
 from support.commands import commands
 
 WORDS_MIN = 3
@@ -70,3 +72,48 @@ def _groups(group: Any, path: tuple[str, ...]) -> Any:
             command = group.get_command(context, name)
             if hasattr(command, "list_commands"):
                 yield from _groups(command, (*path, name))
+
+
+OF_ANOTHER_MEANING = {
+    *((f"generation timestamps {name}", "--shards") for name in ("create", "update")),
+    ("serve ingest", "--name"),
+}
+"""Options that have the name of one that a variable sets."""
+
+
+def test_an_option_that_a_variable_sets_names_it_and_the_default_of_both() -> None:
+    of_option = {option: path for path, option in OPTIONS.items() if option != "--kafka-property"}
+    variables = known_variables()
+    asked = 0
+    for name, command in ALL.items():
+        for option in command.params:
+            path = of_option.get(option.opts[0])
+            if path is None or (name, option.opts[0]) in OF_ANOTHER_MEANING:
+                continue
+            variable = f"HEADGATE_{'__'.join(path).upper()}"
+            default = variables[variable].default
+            shown = "the host's name" if default is None else f"{default:g}" if isinstance(default, float) else default
+            assert option.help.endswith(f"[{variable}, else {shown}]"), f"headgate {name} {option.opts[0]}"
+            asked += 1
+    assert asked > len(of_option)
+
+
+def test_no_word_of_a_help_is_taken_for_markup() -> None:
+    """The library takes brackets with a small letter behind them for a style, and shows nothing of them."""
+    everything = {**ALL, **{name: get_command(app).get_command(None, name) for name in ("demo", "up", "chaos", "sim")}}
+    texts = [
+        (name, text)
+        for name, command in everything.items()
+        for text in (command.help, *(getattr(each, "help", None) for each in command.params))
+        if text
+    ]
+    assert [(name, text) for name, text in texts if Text.from_markup(text).plain != text] == []
+
+
+def test_names_of_arguments_leave_brackets_and_dots_to_the_line_of_usage() -> None:
+    assert [
+        f"headgate {name} {argument.metavar}"
+        for name, command in ALL.items()
+        for argument in command.params
+        if argument.param_type_name == "argument" and re.search(r"[\[\]{}]|\.\.\.|…", argument.metavar or "")
+    ] == []
