@@ -162,7 +162,7 @@ def _end_children(strangers: AbstractSet[psutil.Process]) -> None:
 
 @contextmanager
 def _noted_signals() -> Iterator[Callable[[], bool]]:
-    """Within, SIGTERM and SIGINT are only noted; the second of them ends the process at once."""
+    """Within, SIGTERM and SIGINT are only recorded; the second of them ends the process at once."""
     noted: list[int] = []
 
     def note(number: int, _frame: FrameType | None) -> None:

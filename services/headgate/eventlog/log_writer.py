@@ -20,7 +20,7 @@ from headgate.eventlog.topics import CONTROL_TOPICS, MESSAGE_BYTES_MAX, clock_ad
 __all__ = ["Check", "LogWriter"]
 
 ACK_POLL_SECONDS: Final = 0.1
-"""An acknowledgement may be served to a thread that polls the same producer: look again so often."""
+"""An acknowledgement may be served to a thread that polls the same producer: poll again so often."""
 
 MESSAGE_TIMEOUT_MS: Final = 8_000
 """After which librdkafka gives a record up. At most the transaction's timeout, or the broker would end it first."""

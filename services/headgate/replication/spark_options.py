@@ -63,8 +63,8 @@ FIXED: Final[dict[str, str]] = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES_MAX),
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false",
     "spark.kafka.consumer.cache.capacity": str(CONSUMER_CACHE_CAPACITY),
-    # Spark notes each batch in two files. By its usual ways each costs a process (chmod), which on a busy machine takes
-    # a tenth of a second; and a file of checksums more, though these notes are never the truth.
+    # Spark records each batch in two files. By its usual ways each costs a process (chmod), which on a busy machine
+    # takes a tenth of a second; and a file of checksums more, though these records are never the truth.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
     ),

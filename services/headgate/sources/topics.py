@@ -3,7 +3,7 @@
 One source topic holds one table's changes; the table's name comes from the topic's by the template in the feed's
 spec. Or it holds those of several, which the feed names (``source.tables``). Resolved when a feed is accepted: what is
 found is written down with the feed. Later changes of what there is, new topics that match a feed's pattern above all,
-are found by looking again (discovery.py).
+are found by repeated checks (discovery.py).
 """
 
 import re

@@ -37,7 +37,7 @@ class _Forgetful(faust.Table[Any, Any]):
         await self.add_runtime_dependency(self.data)
 
     def on_key_set(self, key: Any, value: Any) -> None:  # noqa: ARG002
-        # Faust notes a key at every change; once is enough to let it expire.
+        # Faust records a key at every change; once is enough to let it expire.
         if key not in self.data:
             self._maybe_set_key_ttl(key, _partition())
 

@@ -47,7 +47,7 @@ class SnapshotServices(BenchServices):
         self.headgate("feed", "pause", table.replace("_", "-"))
 
     def check_memory(self) -> None:
-        """As ``check``, and take note of the agent's memory."""
+        """As ``check``, and record the agent's memory."""
         self.check()
         used = 0
         for process in self.agent.tree():

@@ -1,4 +1,4 @@
-"""A quick stand-in for a connector: a trigger notes every change, a thread writes it to Kafka as Debezium would.
+"""A quick stand-in for a connector: a trigger records every change, a thread writes it to Kafka as Debezium would.
 
 Debezium itself shares the broker's JVM here, so a killed broker would take it along, and it starts in ten seconds; the
 campaign is about what happens behind the topics. The events have Debezium's envelope and its ways: a changed key is a
@@ -57,7 +57,7 @@ class CaptureError(Exception):
 
 
 def install_outbox(source: Connection) -> None:
-    """Note all changes from now on."""
+    """Record all changes from now on."""
     source.execute(_OUTBOX)
     for table in TABLES:
         capture_columns(source, table)

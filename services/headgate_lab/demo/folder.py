@@ -60,7 +60,7 @@ def scratch_parts(prefix: str, say: Callable[[str], None], left_over: list[str],
             yield scratch
             raised = False
         except KeyboardInterrupt:
-            interrupted = True  # also by a signal that others have deferred, and noted for themselves
+            interrupted = True  # also by a signal that others have deferred, and recorded for themselves
             raise
         except Exception as error:
             if signals:

@@ -102,7 +102,7 @@ class TimestampRecords:
 
 
 class Removal(msgspec.Struct, frozen=True):
-    """Generations that are ``due`` to be removed, what holds each of the others, and when to look again."""
+    """Generations that are ``due`` to be removed, what holds each of the others, and when to check again."""
 
     due: tuple[int, ...]
     held: dict[int, tuple[str, ...]]

@@ -10,7 +10,7 @@ file that no other user may read: it is never on the log, on a command line, in 
 that is accepted becomes an input of the scheduler. Only the owner accepts reports: a tool is its child, so no other
 process has a token.
 
-    200 noted    400 a parameter is missing or wrong    403 no token, or not this migration's    404 unknown migration
+    200 recorded   400 a parameter is missing or wrong    403 no token, or not this migration's    404 unknown migration
     409 it does not run    421 another process owns the migrations (it is named)    503 no process does now, or too busy
 """
 

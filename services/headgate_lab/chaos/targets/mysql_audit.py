@@ -100,8 +100,8 @@ UNNOTED_SHARE_MAX: Final = 0.01
 """None is known that is left out and has rows."""
 
 _UNNOTED: Final = f"""
-SELECT COUNT(*), SUM(noted IS NULL)
-FROM (SELECT e.written_by, MAX(r.commit_id) noted FROM {_COMMITTED} GROUP BY e.written_by) t
+SELECT COUNT(*), SUM(recorded IS NULL)
+FROM (SELECT e.written_by, MAX(r.commit_id) recorded FROM {_COMMITTED} GROUP BY e.written_by) t
 """  # noqa: S608 - constants
 
 _READ: Final = f"""
@@ -150,7 +150,7 @@ def _key(table: ShopTable, prefix: str = "") -> str:
 
 
 def read_entries(target: "Connection[Cursor]") -> Iterator[AuditEntry]:
-    """The record in the order of the commits. Raises AuditError if the server has not noted one of them."""
+    """The record in the order of the commits. Raises AuditError if the server has not recorded one of them."""
     transactions, unnoted = unnoted_commits(target)
     if unnoted > UNNOTED_SHARE_MAX * transactions:
         raise AuditError(f"mysql.transaction_registry does not know {unnoted} of {transactions} transactions")
@@ -160,7 +160,7 @@ def read_entries(target: "Connection[Cursor]") -> Iterator[AuditEntry]:
 
 
 def unnoted_commits(target: "Connection[Cursor]") -> tuple[int, int]:
-    """How many transactions the record has, and how many of their commits the server has not noted."""
+    """How many transactions the record has, and how many of their commits the server has not recorded."""
     ((transactions, unnoted),) = _stream(target, _UNNOTED)
     return int(transactions), int(unnoted or 0)
 

@@ -91,7 +91,7 @@ def noted_key(key: tuple[Any, ...]) -> list[Any]:
 
 
 def read_key(noted: list[Any] | None) -> tuple[Any, ...] | None:
-    """The key that ``noted_key`` has noted."""
+    """The key that ``noted_key`` has recorded."""
     if noted is None:
         return None
     return tuple(bytes.fromhex(value["hex"]) if isinstance(value, dict) else value for value in noted)
