@@ -187,6 +187,9 @@ def node(
 def views(*, process: ProcessOptions, cluster: ClusterOptions) -> None:
     """Serve a read-only HTTP view of the control topics.
 
+    It answers on HEADGATE_VIEWS__BIND and HEADGATE_VIEWS__PORT (127.0.0.1:8421 by default). --http-port is the port for
+    its health checks and metrics, as for every service.
+
     Example: headgate serve views --bootstrap broker:9092
     """
     run_views(_flags(process, cluster))
