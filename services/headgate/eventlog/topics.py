@@ -402,14 +402,14 @@ def _problems(
     shards: int,
 ) -> list[LogError]:
     """Everything that is wrong with ``topics``, which exist, once for all topics that share it: worst first."""
-    partitions: dict[tuple[int, int], list[str]] = {}
+    partitions: dict[tuple[int, int, bool], list[str]] = {}
     settings: dict[tuple[str, str | None, str], list[str]] = {}
     for topic, found in _settings_of(connection, cluster, topics):
         name = topic_name(cluster, topic.name)
         metadata = described[topic.name]
-        counts = len(metadata.partitions), topic.partitions(shards)
-        if counts[0] != counts[1]:
-            partitions.setdefault(counts, []).append(name)
+        count, wanted_count = len(metadata.partitions), topic.partitions(shards)
+        if count != wanted_count:
+            partitions.setdefault((count, wanted_count, topic.sharded), []).append(name)
         for setting, wanted in topic.exact.items():
             is_from_before = setting == CLEANUP_POLICY and topic.is_kept_for_ever(found)
             if found.get(setting) != wanted and not is_from_before:
@@ -421,7 +421,10 @@ def _problems(
     created_with = {len(described[topic.name].partitions) for topic in topics if topic.sharded}
     return [
         *(problem for problem in wrong if isinstance(problem, TopicNotCompactedError)),
-        *(_wrong_partitions(names, *counts, shards, created_with) for counts, names in partitions.items()),
+        *(
+            _wrong_partitions(names, found, wanted, shards, created_with if is_sharded else set())
+            for (found, wanted, is_sharded), names in partitions.items()
+        ),
         *(problem for problem in wrong if not isinstance(problem, TopicNotCompactedError)),
     ]
 
@@ -442,7 +445,10 @@ def _missing(connection: KafkaConnection, cluster: str, names: Sequence[str]) ->
 def _wrong_partitions(
     names: Sequence[str], found: int, wanted: int, shards: int, created_with: set[int]
 ) -> TopicPartitionsError:
-    """``created_with``: partitions of the sharded topics. If they agree, this is the cluster's number of shards."""
+    """``created_with``: partitions of the sharded topics. If they agree, this is the cluster's number of shards.
+
+    Empty for topics that are not sharded: whatever the number of shards, they have one partition.
+    """
     todo = (
         "If partitions were added to the topic, make a new cluster under another name and create the feeds there"
         if created_with in ({shards}, set()) or len(created_with) > 1

@@ -216,7 +216,7 @@ class SchemaRegistry:
         if schema_id not in self._unknown_since and len(self._unknown_since) >= UNKNOWN_MAX:
             del self._unknown_since[next(iter(self._unknown_since))]
         since = self._unknown_since.setdefault(schema_id, now)
-        text = f"schema id {schema_id} is unknown to the registry at {self._spec.url}"
+        text = f"{self._options.whole}: schema id {schema_id} is unknown to the registry at {self._spec.url}"
         if now - since < UNKNOWN_SECONDS:
             return SchemasUnavailableError(f"{text} so far; the lookup is retried")
         return ChangeError(
@@ -233,10 +233,10 @@ class SchemaRegistry:
         todo: str,
         kind: type[SchemasUnavailableError] = SchemasUnavailableError,
         *,
-        pause: float = PAUSE_SECONDS,
+        pause: float | None = None,
     ) -> SchemasUnavailableError:
         error = kind(self._text(reason, todo))
-        self._pause(error, pause)
+        self._pause(error, PAUSE_SECONDS if pause is None else pause)
         return error
 
     def _text(self, reason: str, todo: str) -> str:

@@ -62,7 +62,8 @@ def test_other_number_of_shards_is_refused(log: KafkaLog, monkeypatch: pytest.Mo
     monkeypatch.setenv("HEADGATE_SHARDS", "5")
     result = headgate("feed", "list")
     assert result.exit_code == ExitCode.TOPICS_WRONG
-    assert "has 1 partitions, wanted 5" in result.stderr
+    assert "have 1 partition, wanted 5 for 5 shards" in result.stderr
+    assert "This cluster has 1 shard: set HEADGATE_SHARDS (--shards) to 1" in result.stderr
 
 
 def test_topic_that_is_not_compacted_is_refused(settings: Settings, log: KafkaLog) -> None:

@@ -220,7 +220,7 @@ def test_a_sink_in_avro_is_refused_without_its_registry_and_without_schemas(shop
         registry.answer = (401, "")
         options: dict[str, Any] = {"format": "avro", "registry": {"url": registry.url}}
         shop.write(**options)
-        assert "refuses access (401): correct sink.registry.user" in refused(shop)
+        assert "refuses access (401). Correct sink.registry.user" in refused(shop)
         registry.answer = Registering()
         shop.put(range(1))
         assert f"topic {shop.topic}, for sink.format: avro: the event has no schema" in refused(shop)

@@ -97,6 +97,11 @@ def test_a_topic_that_grew_is_refused(cluster: Cluster, admin: AdminClient) -> N
     add_partitions(admin, name, 2)
     with pytest.raises(TopicPartitionsError, match=f"{name} has 2 partitions, wanted 1"):
         open_log(cluster)
+    with pytest.raises(TopicPartitionsError) as both:
+        open_log(Cluster(cluster.bootstrap, cluster.cluster, shards=cluster.shards + 1))
+    of_announce, of_sharded = sorted(str(both.value).splitlines(), key=lambda line: name not in line)
+    assert "make a new cluster under another name" in of_announce, "no number of shards is right for it"
+    assert "This cluster has 2 shards" in of_sharded
     add_partitions(admin, topic_name(cluster.cluster, "sync"), 4)
     with pytest.raises(TopicPartitionsError) as refused:
         open_log(cluster)

@@ -183,7 +183,7 @@ def test_an_id_that_is_not_known_yet_is_asked_for_again_before_it_is_a_bad_one(s
     with pytest.raises(SchemasUnavailableError):
         asker.schema(7)
     clock.now += module.UNKNOWN_SECONDS
-    with pytest.raises(ChangeError, match=f"schema id 7 is unknown to the registry at {server.url}"):
+    with pytest.raises(ChangeError, match=f"source.registry: schema id 7 is unknown to the registry at {server.url}"):
         asker.schema(7)
 
 

@@ -53,10 +53,11 @@ def test_a_connection_that_no_feed_may_write_to_is_refused_at_the_submission(rea
     assert isinstance(told, fx.ExamineRefused)
     assert f"connection {name} may be used as migration, not as sink" in told.reason
     assert "add sink to its `use`" in told.reason
-    of_none = msgspec.structs.replace(spec, database=described(ADDRESS, use=("source",)))
-    told = MigrationWork(cluster_id=NO_CLUSTER).run(fx.ExamineMigration("r", "m", of_none, reads_only=reads_only))
-    assert isinstance(told, fx.ExamineRefused)
-    assert "add migration and sink to its `use`" in told.reason, "all that is missing at once"
+    for uses, missing in ((("source",), "migration and sink"), (("sink",), "migration")):
+        other = msgspec.structs.replace(spec, database=described(ADDRESS, use=uses))
+        told = MigrationWork(cluster_id=NO_CLUSTER).run(fx.ExamineMigration("r", "m", other, reads_only=reads_only))
+        assert isinstance(told, fx.ExamineRefused)
+        assert f"add {missing} to its `use`" in told.reason, "all that is missing at once, and nothing else"
 
 
 class Session:

@@ -122,7 +122,7 @@ def _check_feed_sink(spec: MigrationSpec) -> None:
     try:
         named(spec.database, Use.MIGRATION, "--database", also=[Use.SINK])
     except DatabaseRefusedError as error:
-        raise RefusedError(f"strategy online needs the connection also as the sink of its feed. {error}") from error
+        raise RefusedError(f"strategy online also writes to the connection as the sink of its feed. {error}") from error
 
 
 def _check_place(effect: Any, cluster_id: str) -> None:
