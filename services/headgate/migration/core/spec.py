@@ -81,7 +81,6 @@ class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     cutover_threshold_seconds: float = 3.0
     force_cutover_after_seconds: float | None = None
     chunk_rows: int = CHUNK_ROWS_DEFAULT
-    copy_workers: int = 2
     threads_running_max: int | None = None
     lag_seconds_max: float | None = None
     replicas: tuple[str, ...] = ()
@@ -191,8 +190,8 @@ def _check_options(spec: MigrationSpec) -> None:
         raise MigrationSpecError("singleton_context compares contexts: give one with --context")
     if spec.in_order_completion and not spec.context:
         raise MigrationSpecError("in_order_completion is an order within a context: give one with --context")
-    if spec.retain_artifacts_seconds < 0 or spec.chunk_rows < 1 or spec.copy_workers < 1:
-        raise MigrationSpecError("retain_artifacts_seconds, chunk_rows and copy_workers cannot be negative or zero")
+    if spec.retain_artifacts_seconds < 0 or spec.chunk_rows < 1:
+        raise MigrationSpecError("retain_artifacts_seconds cannot be negative, and chunk_rows must be at least 1")
     _check_limits(spec)
     _check_tool(spec)
     if spec.declarative and spec.reverts is not None:
