@@ -7,6 +7,7 @@ from headgate.capture.postgresql.facts import Partition, PostgresFacts, Postgres
 from headgate.capture.tables import CapturedColumn
 from headgate.databases.address import Target
 from headgate.databases.postgresql.catalogue import NEEDED
+from headgate.databases.postgresql.publications import published_tables
 from headgate.databases.postgresql.reading import reading
 from headgate.databases.postgresql.replication_right import replication_grant
 from headgate.databases.postgresql.session import PostgresSession
@@ -36,22 +37,6 @@ SELECT pubname, puballtables, pubinsert, pubupdate, pubdelete,
   coalesce((to_jsonb(p) ->> 'pubviaroot')::boolean, false)
 FROM pg_publication p ORDER BY pubname
 """
-
-# A partitioned table that is published by its partitions is in the second part only.
-_PUBLISHED: Final = """
-SELECT pubname, schemaname, tablename, to_jsonb(t) ->> 'rowfilter' IS NOT NULL FROM pg_publication_tables t
-UNION
-SELECT p.pubname, n.nspname, c.relname, false FROM pg_publication_rel r
-JOIN pg_publication p ON p.oid = r.prpubid JOIN pg_class c ON c.oid = r.prrelid
-JOIN pg_namespace n ON n.oid = c.relnamespace
-"""
-
-_PUBLISHED_SCHEMAS: Final = """
-SELECT p.pubname, n.nspname, c.relname, false FROM pg_publication_namespace s
-JOIN pg_publication p ON p.oid = s.pnpubid JOIN pg_namespace n ON n.oid = s.pnnspid
-JOIN pg_class c ON c.relnamespace = n.oid AND c.relkind = 'p'
-"""
-_SCHEMAS_SINCE: Final = 150_000
 
 # Of unique indexes over whole columns that are NOT NULL, valid and immediate, the replica identity, else the first.
 _TABLES: Final = """
@@ -129,10 +114,7 @@ def _facts(session: PostgresSession) -> PostgresFacts:
 def _publications(session: PostgresSession, version: int) -> tuple[Publication, ...]:
     published: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
     filtered: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
-    rows = session.execute(_PUBLISHED)
-    if version >= _SCHEMAS_SINCE:
-        rows += session.execute(_PUBLISHED_SCHEMAS)
-    for name, schema, table, has_filter in rows:
+    for name, schema, table, has_filter in published_tables(session.execute, version):
         published[name].add((schema, table))
         if has_filter:
             filtered[name].add((schema, table))

@@ -1,8 +1,10 @@
 """Whether anything may read a table's changes from a PostgreSQL, as far as its catalogue shows."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
+from headgate.databases.catalogue import Ask
+from headgate.databases.postgresql.publications import published_whole
 from headgate.records.name_lists import shown_names
 
 _NO_SLOT: Final = (
@@ -19,29 +21,15 @@ _BY_PUBLICATION: Final = "pgoutput"
 
 _UNLOGGED: Final = "SELECT oid FROM pg_class WHERE oid = ANY (%s) AND relpersistence <> 'p'"
 
-# A publication lists a partitioned table or its partitions, by publish_via_partition_root; so may the feed's topics.
-_PUBLISHED: Final = """
-SELECT c.oid FROM pg_class c WHERE c.oid = ANY (%s) AND EXISTS (
-  SELECT FROM pg_publication p
-  JOIN pg_publication_tables t ON t.pubname = p.pubname
-  JOIN pg_namespace n ON n.nspname = t.schemaname
-  JOIN pg_class r ON r.relnamespace = n.oid AND r.relname = t.tablename
-  WHERE p.pubinsert AND p.pubupdate AND p.pubdelete
-    AND (r.oid = c.oid OR r.oid IN (SELECT relid FROM pg_partition_tree(c.oid))
-         OR c.oid IN (SELECT relid FROM pg_partition_tree(r.oid))))
-"""
 
-
-def why_not_captured(
-    execute: Callable[[str, Any], Sequence[tuple[Any, ...]]], tables: Mapping[object, str]
-) -> list[str]:
+def why_not_captured(execute: Ask, tables: Mapping[object, str]) -> list[str]:
     """Reasons, with what to do. ``tables``: oid → name. Raises what ``execute`` does."""
     plugins = {plugin for (plugin,) in execute(_SLOTS, ())}
     if not plugins:
         return [_NO_SLOT]
     numbers = list(tables)
     unlogged = {number for (number,) in execute(_UNLOGGED, (numbers,))}
-    published = {number for (number,) in execute(_PUBLISHED, (numbers,))} if plugins == {_BY_PUBLICATION} else numbers
+    published = published_whole(execute, numbers) if plugins == {_BY_PUBLICATION} else numbers
     unpublished = [tables[number] for number in numbers if number not in published and number not in unlogged]
     reasons = []
     if unlogged:

@@ -10,25 +10,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
+from headgate.databases.postgresql.publications import publications_of
+from headgate.databases.postgresql.session import PostgresSession
 from headgate.migration.strategies.contract import DescribedTable, RefusedError
-from headgate.migration.strategies.postgresql.handover import has_parts, published_parts
 
 __all__ = ["check_capture", "check_published", "pick_publication"]
-
-# By the table's number, because clients wait while it is asked: the server's own view expands every publication. The
-# rows that a publication names for a table do not matter if it has the table's schema as well.
-_PUBLICATIONS: Final = """
-SELECT p.pubname, concat_ws(', ', CASE WHEN NOT p.pubinsert THEN 'insert' END,
-  CASE WHEN NOT p.pubupdate THEN 'update' END, CASE WHEN NOT p.pubdelete THEN 'delete' END,
-  CASE WHEN {rows} IS NOT NULL AND NOT p.puballtables AND NOT {in_schema} THEN 'rows (it has a WHERE)' END)
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace CROSS JOIN pg_publication p
-LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
-WHERE n.nspname = %s AND c.relname = %s AND c.relpersistence = 'p'
-AND (p.puballtables OR r.oid IS NOT NULL OR {in_schema}) ORDER BY p.pubname
-"""
-
-_IN_SCHEMA: Final = "EXISTS (SELECT FROM pg_publication_namespace WHERE pnpubid = p.oid AND pnnspid = c.relnamespace)"
-"""Whether publication ``p`` has the schema of table ``c``."""
 
 # What names a row in the event of its update or deletion: the primary key (d), an index (i), or the whole row (f).
 _IDENTITY: Final = """
@@ -81,10 +67,8 @@ def check_published(session: BoundedConnection, table: DescribedTable, publicati
 
 def _published(session: BoundedConnection, table: DescribedTable) -> list[str]:
     """Publications that have the table. RefusedError: one of them leaves changes out."""
-    _, rows = published_parts(session)
-    in_schema = _IN_SCHEMA if has_parts(session) else "false"
-    query = _PUBLICATIONS.replace("{rows}", rows).replace("{in_schema}", in_schema)
-    found = session.execute(query, (table.schema, table.name)).fetchall()
+    ask, version = PostgresSession(session).execute, session.info.server_version
+    found = publications_of(ask, version, table.schema, table.name)
     for name, lacks in found:
         if lacks:
             raise RefusedError(
@@ -92,4 +76,4 @@ def _published(session: BoundedConnection, table: DescribedTable) -> list[str]:
                 "changes are missing on the topic, and the copy would lack them. Make it publish all changes, take "
                 "the table out of it, or use strategy direct"
             )
-    return [str(name) for name, _ in found]
+    return [name for name, _ in found]

@@ -5,9 +5,9 @@ from typing import Final
 
 from headgate.databases.postgresql import sql
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
+from headgate.databases.postgresql.publications import published_parts
 from headgate.migration.strategies.contract import DescribedTable, RefusedError
 from headgate.migration.strategies.fingerprint import CatalogueFact, Facts, FormChange, check_became, wanted
-from headgate.migration.strategies.postgresql.handover import published_parts
 from headgate.migration.strategies.postgresql.sessions import named
 
 __all__ = [
@@ -180,7 +180,7 @@ WHERE d.refclassid = 'pg_class'::regclass AND (f.adrelid = %(copy)s OR (d.classi
 def facts_of(session: BoundedConnection, table: sql.Identifier) -> Facts:
     """The table's facts, as this session sees them now."""
     ((oid,),) = session.execute("SELECT to_regclass(%s)::oid", (table.as_string(),))
-    columns, rows = published_parts(session)
+    columns, rows = published_parts(session.info.server_version)
     query = _FACTS.replace("{columns}", columns).replace("{rows}", rows)
     return frozenset(CatalogueFact(*map(str, row)) for row in session.execute(query, {"oid": oid}))
 
@@ -195,7 +195,7 @@ def needing_column(
 ) -> list[tuple[str, str]]:
     """Columns that cannot be dropped, or renamed in a copy, and what needs them, as the server describes it."""
     ((oid,),) = session.execute("SELECT to_regclass(%s)::oid", (table.as_string(),))
-    query = _NEEDING.replace("{columns}", published_parts(session)[0])
+    query = _NEEDING.replace("{columns}", published_parts(session.info.server_version)[0])
     found = session.execute(query, {"oid": oid, "dropped": [*dropped], "renamed": [*renamed]})
     return [(str(column), str(what)) for column, what in found]
 

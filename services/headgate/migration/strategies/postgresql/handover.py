@@ -9,12 +9,13 @@ from typing import Final
 
 from headgate.databases.postgresql import sql
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
+from headgate.databases.postgresql.publications import published_parts
 from headgate.migration.strategies.contract import CopyPlan, RefusedError
 from headgate.migration.strategies.fingerprint import Named
 from headgate.migration.strategies.postgresql.names import names_of, renames
 from headgate.migration.strategies.postgresql.sessions import named
 
-__all__ = ["hand_over", "has_parts", "published_parts"]
+__all__ = ["hand_over"]
 
 _OWNER: Final = "SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = %s::regclass"
 
@@ -55,9 +56,6 @@ FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE r.prr
 _MEMBERSHIPS: Final = """
 SELECT p.pubname FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE r.prrelid = %s::regclass
 """
-
-_PARTS_OF_TABLES: Final = 150_000
-"""The first version whose publications may have columns and rows of a table, or all tables of a schema."""
 
 _IDENTITY: Final = """
 SELECT relreplident::text, (SELECT i.relname FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid
@@ -111,7 +109,7 @@ def _publications(session: BoundedConnection, plan: CopyPlan, full: str) -> list
     """
     schema, new_name = plan.before.schema, dict(plan.pairs)
     table, shadow = named(schema, plan.before.name), named(schema, plan.shadow)
-    columns, rows = published_parts(session)
+    columns, rows = published_parts(session.info.server_version)
     of_copy = {name for (name,) in session.execute(_MEMBERSHIPS, (shadow.as_string(session),)).fetchall()}
     found: list[sql.Composed] = []
     query = _PUBLICATIONS.format(columns=columns, rows=rows)
@@ -133,18 +131,6 @@ def _publications(session: BoundedConnection, plan: CopyPlan, full: str) -> list
         found.append(sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(name, table))
         found.append(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(name, member))
     return found
-
-
-def has_parts(session: BoundedConnection) -> bool:
-    """Whether publications may have parts of tables here, and whole schemas."""
-    return session.info.server_version >= _PARTS_OF_TABLES
-
-
-def published_parts(session: BoundedConnection) -> tuple[str, str]:
-    """Expressions of pg_publication_rel ``r``: numbers of the columns that are published, and which rows are."""
-    if has_parts(session):
-        return "r.prattrs::int2[]", "pg_get_expr(r.prqual, r.prrelid)"
-    return "ARRAY[]::int2[]", "NULL"
 
 
 def _rights(session: BoundedConnection, plan: CopyPlan, full: str) -> list[sql.Composed]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from headgate.databases.faults import Fault
 from headgate.databases.postgresql.errors import PostgresError, fault_of
+from headgate.databases.postgresql.publications import published_among
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.records.identifiers import show_identifier
 from headgate.sinks.relational.postgresql.catalog import load_table
@@ -21,12 +22,9 @@ SELECT format('postgresql/%s/%s/%s', s.system_identifier, c.timeline_id, d.oid)
 FROM pg_control_system() s, pg_control_checkpoint() c, pg_database d WHERE d.datname = current_database()
 """
 
-_PUBLISHED: Final = """
-SELECT DISTINCT t.schema, t.name FROM unnest(%(schemas)s::text[], %(names)s::text[]) AS t (schema, name)
-JOIN pg_publication_tables p ON p.schemaname = t.schema AND p.tablename = t.name
-WHERE current_database() = %(database)s
-  AND EXISTS (SELECT FROM pg_replication_slots r WHERE r.slot_type = 'logical' AND r.database = current_database())
-ORDER BY t.schema, t.name
+_IS_READ: Final = """
+SELECT current_database() = %s
+  AND EXISTS (SELECT FROM pg_replication_slots WHERE slot_type = 'logical' AND database = current_database())
 """
 
 
@@ -45,5 +43,8 @@ def read_published(session: PostgresSinkSession, database: str, tables: Sequence
     """Those of ``tables`` whose changes a client may be reading, if this is ``database``, named as their events do."""
     # What is published has nothing to do with keys: whether a table may do without one is decided elsewhere.
     found = [load_table(session, table, keyless=True) for table in tables]
-    named = {"schemas": [table.schema for table in found], "names": [table.relation for table in found]}
-    return [show_identifier(row) for row in session.execute(_PUBLISHED, named | {"database": database})]
+    ((is_read,),) = session.execute(_IS_READ, (database,))
+    if not is_read:
+        return []
+    among = published_among(session.execute, [(table.schema, table.relation) for table in found])
+    return [show_identifier(table) for table in among]
