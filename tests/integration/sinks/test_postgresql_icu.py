@@ -12,7 +12,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from fixtures.installed_postgres import installed_postgres
+from fixtures.installed_postgres import postgres_with_icu
 from headgate.formats.change import ABSENT, Change, Operation
 from headgate.sinks.contract import (
     Applied,
@@ -39,23 +39,9 @@ CREATE DOMAIN label AS varchar(20) COLLATE no_case;
 """What differs in case; in accents; in how one letter is composed; in spaces and punctuation: is the same."""
 
 
-def _has_icu(dsn: str) -> bool:
-    with psycopg.connect(dsn) as server:
-        try:
-            server.execute("CREATE COLLATION attempt (provider = icu, locale = 'und', deterministic = false)")
-        except psycopg.errors.FeatureNotSupported:
-            return False
-        finally:
-            server.rollback()
-    return True
-
-
 @pytest.fixture(scope="module")
 def icu_dsn(postgres_dsn: str) -> Iterator[str]:
-    if _has_icu(postgres_dsn):
-        yield postgres_dsn
-        return
-    with installed_postgres("ICU") as dsn:
+    with postgres_with_icu(postgres_dsn) as dsn:
         yield dsn
 
 

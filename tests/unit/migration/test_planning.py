@@ -1,6 +1,7 @@
 """From two descriptions to a plan: which columns are copied, by which key, and what would lose values."""
 
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
@@ -9,13 +10,14 @@ from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import StatementError
 from headgate.migration.strategies.contract import CopyPlan, DescribedColumn, DescribedTable, RefusedError
 from headgate.migration.strategies.planning import (
-    added_unique_keys,
     check_added,
     columns_before,
-    keys_compared_anew,
     make_plan,
     shadow_name,
+    unknown_columns,
+    unproven_keys,
 )
+from headgate.migration.strategies.row_rules import KeyPart, RowRules, UniqueKey
 
 ID = DescribedColumn("id", "int", is_nullable=False)
 
@@ -265,32 +267,73 @@ def test_obstacles_are_told() -> None:
         plan_of(table(ID, obstacles=("trigger x",)), table(ID))
 
 
+def key(*columns: str, collation: str = "", **more: Any) -> UniqueKey:
+    return UniqueKey("k", tuple(KeyPart(name, name, collation) for name in columns), **more)
+
+
+def with_keys(*keys: UniqueKey) -> DescribedTable:
+    return DescribedTable(
+        "s",
+        "t",
+        (ID, DescribedColumn("a", "int"), DescribedColumn("b", "int")),
+        {"PRIMARY": ("id",)},
+        "",
+        rules=RowRules(keys),
+    )
+
+
 @pytest.mark.parametrize(
-    ("change", "anew"),
+    ("before", "after", "is_proven"),
     [
-        ("CONVERT TO CHARACTER SET utf8mb4", ["by_name", "prefix"]),
-        ("MODIFY NAME varchar(30) COLLATE utf8mb4_general_ci", ["by_name"]),
-        ("CHANGE v name varchar(30)", ["by_name"]),
-        ("MODIFY id bigint, MODIFY v text, ADD c text", []),
+        (key("a"), key("a"), True),
+        (key("a", "b"), key("b", "a"), True),
+        (key("a"), key("a", "b"), True),
+        (key("a", "b"), key("a"), False),
+        (key("a"), key("b"), False),
+        (key("a"), key("a", collation="ci"), False),
+        (key("a"), key("a", compares_nulls=True), False),
+        (key("a", compares_nulls=True), key("a"), True),
+        (key("a", is_valid=False), key("a"), False),
+        (key("a", predicate="b > 0"), key("a"), False),
+        (key("a", predicate="b > 0"), key("a", predicate="b > 0"), True),
+        (key("a"), key("a", predicate="b > 0"), True),
+        (UniqueKey("k", (KeyPart("(a + b)"),)), UniqueKey("k", (KeyPart("(a + b)"),)), True),
+        (UniqueKey("k", (KeyPart("(a + b)"),)), UniqueKey("k", (KeyPart("(a - b)"),)), False),
+        (UniqueKey("k", (KeyPart("a", "a", "", 3),)), key("a"), False),
     ],
 )
-def test_keys_of_texts_whose_collation_may_change(change: str, anew: list[str]) -> None:
-    keys = {"PRIMARY": ("id",), "by_name": ("name", "id")}
+def test_which_unique_keys_have_to_be_looked_at(before: UniqueKey, after: UniqueKey, *, is_proven: bool) -> None:
+    assert unproven_keys(plan_of(with_keys(before), with_keys(after))) == ([] if is_proven else [after])
+
+
+def test_a_key_of_a_column_that_may_lose_values_has_to_be_looked_at() -> None:
+    narrow = DescribedTable(
+        "s",
+        "t",
+        (ID, DescribedColumn("a", "smallint"), DescribedColumn("b", "int")),
+        {"PRIMARY": ("id",)},
+        "",
+        rules=RowRules((key("a"), key("b"), UniqueKey("e", (KeyPart("(b + 1)"),)))),
+    )
+    before = with_keys(key("a"), key("b"), UniqueKey("e", (KeyPart("(b + 1)"),)))
+    found = unproven_keys(plan_of(before, narrow, allow_lossy=("a",)))
+    assert [one.name for one in found] == ["k", "e"], "b keeps its values; an expression may name any column"
+
+
+def test_columns_whose_values_are_not_known() -> None:
     after = DescribedTable(
         "s",
         "t",
-        (ID, DescribedColumn("name", "varchar(30)"), DescribedColumn("url", "text")),
-        keys,
+        (
+            ID,
+            DescribedColumn("c", "int", given="7"),
+            DescribedColumn("d", "int"),
+            DescribedColumn("g", "int", is_generated=True, expression="(d + 1)"),
+        ),
+        {"PRIMARY": ("id",)},
         "",
-        weak_keys={"prefix": ("url",)},
     )
-    assert list(keys_compared_anew(parse_statement(f"ALTER TABLE t {change}", "mysql"), after)) == anew
-
-
-def test_unique_keys_that_are_added() -> None:
-    before, c = table(ID, DescribedColumn("c", "int")), DescribedColumn("c", "int")
-    after = table(ID, c, keys={"PRIMARY": ("id",), "c": ("c",), "n": ("new",)})
-    assert added_unique_keys(plan_of(before, after)) == [("c",)]
+    assert unknown_columns(plan_of(table(ID), after)) == {"d", "g"}
 
 
 def test_a_name_that_the_server_cannot_have_is_refused() -> None:

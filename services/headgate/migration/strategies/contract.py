@@ -18,6 +18,7 @@ from headgate.databases.key_ranges import Chunk
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.statements.statement import Statement
+from headgate.migration.strategies.row_rules import NO_RULES, Misfit, RowRules, UniqueKey
 from headgate.records.migration import Artifact, MigrationRecorded
 
 __all__ = [
@@ -52,11 +53,13 @@ class SupersededError(Exception):
 
 
 class DescribedColumn(msgspec.Struct, frozen=True):
-    """One column: ``type`` as the server writes it. ``is_generated``: the server computes it.
+    """One column: ``type`` as the server writes it. ``is_generated``: the server computes it, by ``expression``.
 
     ``number`` is PostgreSQL's number of the column in its table; MariaDB has none (0). ``is_enum``: its type has a name
-    of its own at PostgreSQL, and is an enum. ``collation``: that of a text at MariaDB, whose name begins with that of
-    its character set.
+    of its own at PostgreSQL, and is an enum. ``collation``: that of a text. At MariaDB its name begins with that of the
+    character set; at PostgreSQL it is empty for the type's own. ``is_counting``: it is AUTO_INCREMENT at MariaDB.
+    ``given``: the value, as an expression, that rows have in it if the column is added to them; None if that is not
+    known, or another one for each row.
     """
 
     name: str
@@ -67,6 +70,9 @@ class DescribedColumn(msgspec.Struct, frozen=True):
     number: int = 0
     is_enum: bool = False
     collation: str = ""
+    is_counting: bool = False
+    expression: str = ""
+    given: str | None = None
 
 
 class DescribedTable(msgspec.Struct, frozen=True):
@@ -90,6 +96,7 @@ class DescribedTable(msgspec.Struct, frozen=True):
     primary: tuple[str, ...] = ()
     unordered: frozenset[str] = frozenset()
     weak_keys: dict[str, tuple[str, ...]] = {}
+    rules: RowRules = NO_RULES
 
     def column(self, name: str) -> DescribedColumn | None:
         """The column of that name."""
@@ -210,8 +217,12 @@ class Server(Protocol):
         """Whether a session of an earlier owner is still at work for this migration."""
         ...
 
-    def duplicates(self, table: DescribedTable, columns: tuple[str, ...]) -> bool:
-        """Whether a unique key over these columns would not hold."""
+    def duplicates(self, plan: CopyPlan, key: UniqueKey) -> Misfit | None:
+        """Rows that are equal under a unique key of the new form; None if there are none, or if that is not known."""
+        ...
+
+    def misfits(self, plan: CopyPlan, *, is_followed: bool) -> list[Misfit]:
+        """Rows that the new form does not accept, each by itself. ``is_followed``: by strategy online."""
         ...
 
     def next_bound(self, plan: CopyPlan, above: tuple[Any, ...] | None, rows: int) -> tuple[Any, ...] | None:

@@ -7,17 +7,19 @@ from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import CopyPlan, DescribedTable, RefusedError
 from headgate.migration.strategies.planning import (
-    added_unique_keys,
     check_added,
     check_columns,
     check_obstacles,
     check_order,
     columns_before,
+    equal_rows,
     find_key,
     make_plan,
     shadow_name,
+    unproven_keys,
 )
 from headgate.migration.strategies.room import check_room
+from headgate.migration.strategies.row_rules import Misfit
 from headgate.records.migration import MigrationStrategy
 
 AT_SUBMISSION: Final = "the resulting types, and whether the rows fit, are checked when it is submitted"
@@ -34,13 +36,27 @@ def checked_plan(server: Any, spec: MigrationSpec, feeds: Any = None) -> tuple[S
     check_means(server, plan.before, spec)
     if feeds is not None:
         feeds.check_known(spec.feed_lags_max)
-    for columns in added_unique_keys(plan):
-        if server.duplicates(plan.before, columns):
-            raise RefusedError(
-                f"table {plan.before.schema}.{plan.before.name} has rows that are equal in ({', '.join(columns)}): "
-                "a unique key over them would lose all but one; remove the duplicates first"
-            )
+    check_rows(server, plan, is_followed=spec.strategy is MigrationStrategy.ONLINE)
     return statement, plan
+
+
+def check_rows(server: Any, plan: CopyPlan, *, is_followed: bool) -> None:
+    """Raise RefusedError if the new form does not accept rows that the table has: the copy would end with them."""
+    table = f"table {plan.before.schema}.{plan.before.name}"
+    if found := server.misfits(plan, is_followed=is_followed):
+        told = "; ".join(f"{misfit.rows} rows {misfit.why}{_listed(misfit)}" for misfit in found)
+        raise RefusedError(f"{table} has rows that the change does not accept: {told}")
+    for key in unproven_keys(plan):
+        misfit = server.duplicates(plan, key)
+        if misfit is not None:
+            raise RefusedError(
+                f"{equal_rows(plan, key)}: a unique key over them would lose all but one of each. Remove the "
+                f"duplicates first, {misfit.rows} rows are concerned{_listed(misfit)}"
+            )
+
+
+def _listed(misfit: Misfit) -> str:
+    return f" (list them by: {misfit.listing})" if misfit.listing else ""
 
 
 def plan_copy(server: Any, statement: Statement, spec: MigrationSpec) -> CopyPlan:

@@ -15,12 +15,9 @@ from headgate.migration.core.spec import Lossy, may_lose
 from headgate.migration.statements.mariadb_columns import origins, same_name
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import CopyPlan, DescribedTable, RefusedError
+from headgate.migration.strategies.row_rules import RowCheck, UniqueKey
 from headgate.migration.strategies.two_ways import converts_alike
 from headgate.migration.strategies.widening import loss
-
-_COLLATED: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set")
-"""Types of MariaDB whose values are compared by a collation."""
-
 
 _VALUED: Final = ("AT_ColumnDefault", "AT_AddIdentity", "AT_SetIdentity", "AT_DropIdentity", "AT_SetExpression")
 """Clauses of PostgreSQL that change which value a column has where a row does not give one."""
@@ -252,26 +249,66 @@ def _keyless(table: DescribedTable) -> RefusedError:
     )
 
 
-def keys_compared_anew(statement: Statement, after: DescribedTable) -> dict[str, tuple[str, ...]]:
-    """Unique keys of MariaDB under which rows may become equal as texts get another collation: name → columns."""
-    is_whole = statement.having("convert-charset") is not None
-    changed = {step.name.lower() for step in statement.steps if step.column is not None and step.name is not None}
-    texts = {
+def unproven_keys(plan: CopyPlan) -> list[UniqueKey]:
+    """Unique keys after the change under which rows of the table may be equal.
+
+    That is not so if the table has a key of the same parts, or of some of them, whose values stay what they are.
+    """
+    return [key for key in plan.after.rules.unique if not any(_proves(plan, theirs, key) for theirs in _valid(plan))]
+
+
+def _valid(plan: CopyPlan) -> list[UniqueKey]:
+    return [key for key in plan.before.rules.unique if key.is_valid]
+
+
+def _proves(plan: CopyPlan, theirs: UniqueKey, key: UniqueKey) -> bool:
+    """Whether rows that differ under ``theirs``, of the table, differ under ``key``, too."""
+    to_new = {old: new for old, new in plan.pairs if new not in plan.loose}
+    is_same = is_form_kept(plan)
+    mapped = set()
+    for part in theirs.parts:
+        if part.column and part.column in to_new:
+            mapped.add((to_new[part.column], "", part.collation, part.prefix))
+        elif not part.column and is_same:
+            mapped.add(("", part.expression, part.collation, part.prefix))
+        else:
+            return False
+    parts = {(part.column, "" if part.column else part.expression, part.collation, part.prefix) for part in key.parts}
+    is_of_them = not theirs.predicate or (is_same and theirs.predicate == key.predicate)
+    return mapped <= parts and is_of_them and (theirs.compares_nulls or not key.compares_nulls)
+
+
+def is_form_kept(plan: CopyPlan) -> bool:
+    """Whether every column of the table stays what it is, under its name: an expression of them has the same values."""
+    stays = {old for old, new in plan.pairs if old == new and new not in plan.loose}
+    return all(
+        column.name in stays
+        and (after := plan.after.column(column.name)) is not None
+        and (after.type, after.collation) == (column.type, column.collation)
+        for column in plan.before.columns
+        if not column.is_generated
+    )
+
+
+def new_checks(plan: CopyPlan) -> list[RowCheck]:
+    """Conditions that the table does not have yet."""
+    known = {check.expression for check in plan.before.rules.checks if check.is_valid} if is_form_kept(plan) else set()
+    return [check for check in plan.after.rules.checks if check.expression not in known]
+
+
+def unknown_columns(plan: CopyPlan) -> frozenset[str]:
+    """Columns after the change whose values for the present rows no query can give."""
+    kept = {new for _, new in plan.pairs}
+    found = {
         column.name
-        for column in after.columns
-        if column.type.startswith(_COLLATED) and (is_whole or column.name.lower() in changed)
+        for column in plan.after.columns
+        if column.name not in kept and not column.expression and column.given is None
     }
-    keys = after.keys | after.weak_keys
-    return {name: tuple(columns) for name, columns in sorted(keys.items()) if not texts.isdisjoint(columns)}
+    return frozenset(found | {column.name for column in plan.after.columns if found and column.expression})
 
 
-def added_unique_keys(plan: CopyPlan) -> list[tuple[str, ...]]:
-    """Column lists (as they are called before) of unique keys that the change adds."""
-    to_old = {new: old for old, new in plan.pairs}
-    known = {frozenset(columns) for columns in plan.before.keys.values()}
-    found = []
-    for _, columns in sorted(plan.after.keys.items()):
-        old = tuple(to_old[column] for column in columns if column in to_old)
-        if frozenset(old) not in known and len(old) == len(columns):
-            found.append(old)
-    return found
+def equal_rows(plan: CopyPlan, key: UniqueKey) -> str:
+    """What rows are called that are equal under a unique key."""
+    where = f"({', '.join(key.columns)})" if key.is_plain else f"the parts of key {key.name}"
+    nulls = ", where NULL is equal to NULL" if key.compares_nulls else ""
+    return f"table {plan.before.schema}.{plan.before.name} has rows that are equal in {where}{nulls}"

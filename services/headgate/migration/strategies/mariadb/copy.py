@@ -1,4 +1,4 @@
-"""The rows of a migration at MariaDB: bounds of ranges, the load, duplicates, and how two tables are compared."""
+"""The rows of a migration at MariaDB: bounds of ranges, the load, and how two tables are compared."""
 
 import threading
 from contextlib import AbstractContextManager
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from headgate.databases.mysql.key_ranges import bound_query
 from headgate.databases.mysql.sql import quoted
-from headgate.migration.strategies.contract import CopyPlan, DatabaseLoad, DescribedColumn, DescribedTable
+from headgate.migration.strategies.contract import CopyPlan, DatabaseLoad, DescribedColumn
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
 
 __all__ = ["MariadbCopy", "differing_rows"]
@@ -59,18 +59,6 @@ class MariadbCopy:
         """See contract; a primary does not know how far its replicas are."""
         ((_, running),) = self.session().run("SHOW GLOBAL STATUS LIKE 'Threads_running'")
         return DatabaseLoad(int(running) - 1)
-
-    def duplicates(self, table: DescribedTable, columns: tuple[str, ...]) -> bool:
-        """See contract."""
-        listed = ", ".join(map(quoted, columns))
-        present = " AND ".join(f"{quoted(column)} IS NOT NULL" for column in columns)
-        with self._sessions.asking() as session:
-            return bool(
-                session.run(
-                    f"SELECT 1 FROM {quoted(table.schema, table.name)} WHERE {present} GROUP BY {listed} "
-                    "HAVING COUNT(*) > 1 LIMIT 1"
-                )
-            )
 
 
 def differing_rows(plan: CopyPlan, shadow: str, where: str, *, forward: bool, table: str | None = None) -> str:

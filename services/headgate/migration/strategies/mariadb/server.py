@@ -32,6 +32,7 @@ from headgate.migration.strategies.contract import (
 from headgate.migration.strategies.mariadb.copy import MariadbCopy
 from headgate.migration.strategies.mariadb.desired import change, read_form, same
 from headgate.migration.strategies.mariadb.holders import end_holders
+from headgate.migration.strategies.mariadb.new_form import MariadbNewForm, given_value, read_rules
 from headgate.migration.strategies.mariadb.place import remembers, server_id
 from headgate.migration.strategies.mariadb.replicas import MariadbReplicas
 from headgate.migration.strategies.mariadb.rights import check_rehearsal, check_rights
@@ -79,7 +80,8 @@ class MariadbServer(OwnedServer):
         self.rows = MariadbCopy(self.sessions)
         self.next_bound = self.rows.next_bound
         self.replicas: MariadbReplicas | None = None
-        self.duplicates = self.rows.duplicates
+        new_form = MariadbNewForm(self.sessions)
+        self.duplicates, self.misfits = new_form.duplicates, new_form.misfits
         self.let_go = self.rows.let_go
 
     # --- whose it is ---
@@ -180,6 +182,9 @@ class MariadbServer(OwnedServer):
                     c.default is not None or c.is_identity,
                     c.generated is not None,
                     collation=c.collation or "",
+                    is_counting=c.is_identity,
+                    expression=c.generated or "",
+                    given=given_value(c.default, is_nullable=c.is_nullable, is_counting=c.is_identity),
                 )
                 for c in form.columns
             ),
@@ -189,6 +194,7 @@ class MariadbServer(OwnedServer):
             rows=int(rows),
             obstacles=(*self._obstacles(session, schema, name, kind, engine), *_elsewhere(text)),
             primary=form.primary.columns if form.primary is not None and form.primary.finds_rows else (),
+            rules=read_rules(session, schema, name, tuple(c.name for c in form.columns)),
         )
 
     def _obstacles(self, session: Session, schema: str, name: str, kind: str, engine: str) -> list[str]:

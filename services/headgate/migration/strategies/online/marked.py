@@ -20,7 +20,7 @@ from headgate.migration.strategies.online.lane import Held, Lane, Marked
 from headgate.migration.strategies.online.lane_plan import LanePlan, several_and_unique
 from headgate.migration.strategies.online.marks import TopicMarks
 from headgate.migration.strategies.online.range_work import RangeWork
-from headgate.migration.strategies.planning import added_unique_keys
+from headgate.migration.strategies.planning import equal_rows, unproven_keys
 from headgate.records.migration_standing import ADDING_KEYS
 
 POLL_SECONDS: Final = 0.2
@@ -33,11 +33,10 @@ STOP_POLL_SECONDS: Final = 0.5
 
 def which_rows(server: Any, plan: CopyPlan, error: RefusedError) -> RefusedError:
     """The error of a unique key that could not be added, with the columns in which rows of the table are equal."""
-    for columns in added_unique_keys(plan):
-        if server.duplicates(plan.before, columns):
+    for key in unproven_keys(plan):
+        if server.duplicates(plan, key) is not None:
             return RefusedError(
-                f"table {plan.before.schema}.{plan.before.name} has rows that are equal in ({', '.join(columns)}), "
-                f"written since the change was submitted: {error}. The table is untouched"
+                f"{equal_rows(plan, key)}, written since the change was submitted: {error}. The table is untouched"
             )
     return error
 

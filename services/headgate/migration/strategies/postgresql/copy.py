@@ -1,12 +1,12 @@
-"""The rows of a migration at PostgreSQL: bounds of ranges, the load, duplicates, and how columns are cast."""
+"""The rows of a migration at PostgreSQL: bounds of ranges, the load, and how columns are cast."""
 
 import threading
 from typing import Any, Final
 
 from headgate.databases.postgresql import sql
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
-from headgate.databases.postgresql.key_ranges import IN_ORDER, bound_query, listed, planned
-from headgate.migration.strategies.contract import CopyPlan, DatabaseLoad, DescribedTable
+from headgate.databases.postgresql.key_ranges import IN_ORDER, bound_query, planned
+from headgate.migration.strategies.contract import CopyPlan, DatabaseLoad
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, translating
 
 __all__ = ["PostgresCopy", "casted", "table_of"]
@@ -66,15 +66,6 @@ class PostgresCopy:
         with translating("asking for the load"):
             ((running, lag),) = self.session().execute(_LOAD).fetchall()
         return DatabaseLoad(int(running), float(lag))
-
-    def duplicates(self, table: DescribedTable, columns: tuple[str, ...]) -> bool:
-        """See contract."""
-        present = sql.SQL(" AND ").join(sql.SQL("{} IS NOT NULL").format(sql.Identifier(name)) for name in columns)
-        statement = sql.SQL("SELECT 1 FROM {} WHERE {} GROUP BY {} HAVING count(*) > 1 LIMIT 1").format(
-            named(table.schema, table.name), present, listed(list(columns))
-        )
-        with self._sessions.asking() as session, translating("looking for duplicates"):
-            return session.execute(statement).fetchone() is not None
 
 
 def table_of(plan: CopyPlan) -> sql.Identifier:

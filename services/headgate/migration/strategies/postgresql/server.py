@@ -44,6 +44,7 @@ from headgate.migration.strategies.postgresql.fingerprint import (
 )
 from headgate.migration.strategies.postgresql.holders import end_holders
 from headgate.migration.strategies.postgresql.names import called_alike, names_of, sequence_positions, step_sequences
+from headgate.migration.strategies.postgresql.new_form import PostgresNewForm, read_given, read_rules
 from headgate.migration.strategies.postgresql.place import database_id
 from headgate.migration.strategies.postgresql.rights import check_new_objects, check_rights, relations_of
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, schema_of, translating
@@ -169,7 +170,8 @@ class PostgresServer(OwnedServer):
         self.rows = PostgresCopy(self.sessions)
         self.next_bound = self.rows.next_bound
         self.load = self.rows.load
-        self.duplicates = self.rows.duplicates
+        new_form = PostgresNewForm(self.sessions)
+        self.duplicates, self.misfits = new_form.duplicates, new_form.misfits
         self.let_go = self.rows.let_go
 
     # --- whose it is ---
@@ -258,7 +260,7 @@ class PostgresServer(OwnedServer):
         if row is None:
             return None
         oid, schema, name, rows = row
-        form = catalogue.read_form(PostgresSession(session).execute, oid)
+        form, given = catalogue.read_form(PostgresSession(session).execute, oid), read_given(session, oid)
         obstacles = session.execute(_OBSTACLES, {"oid": oid}).fetchall()
         checks = session.execute(
             "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s UNION ALL "
@@ -277,6 +279,9 @@ class PostgresServer(OwnedServer):
                     c.generated is not None,
                     c.number,
                     c.is_enum,
+                    collation=c.collation or "",
+                    expression=c.generated or "",
+                    given=given.get(c.name),
                 )
                 for c in form.columns
             ),
@@ -287,6 +292,7 @@ class PostgresServer(OwnedServer):
             obstacles=(*(o[0] for o in obstacles), *map(_hanging, hanging_on(session, oid))),
             primary=() if form.primary is None else form.primary.columns,
             unordered=frozenset(key.name for key in form.keys if key.has_own_operators),
+            rules=read_rules(session, oid),
         )
 
     def rehearse(self, statement: Statement, table: DescribedTable | None) -> DescribedTable | None:

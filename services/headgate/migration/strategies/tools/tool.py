@@ -31,7 +31,7 @@ from headgate.migration.strategies.contract import CopyPlan, Memory, RefusedErro
 from headgate.migration.strategies.examining import AT_SUBMISSION, checked_plan, plan_copy, read_plan
 from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.no_way_back import revert_refused
-from headgate.migration.strategies.planning import added_unique_keys, allowing, keys_compared_anew, shadow_name
+from headgate.migration.strategies.planning import allowing, shadow_name, unproven_keys
 from headgate.migration.strategies.tools import at_mariadb as at_table
 from headgate.migration.strategies.tools.process import ToolFolder, ToolProcess
 from headgate.records.migration import MigrationRecorded
@@ -113,7 +113,7 @@ class ToolStrategy(ABC):
         try:
             self._check_options(spec)
             statement, plan = checked_plan(self._server, spec)
-            self._check_new_keys(statement, plan, spec)
+            self._check_new_keys(plan, spec)
             self._check_names(statement, plan)
             self._check(statement)
             if self._tools_given is not None:
@@ -158,19 +158,20 @@ class ToolStrategy(ABC):
                     "after the change: use strategy direct, or submit a migration for each of the two"
                 )
 
-    def _check_new_keys(self, statement: Statement, plan: CopyPlan, spec: MigrationSpec) -> None:
-        for key, columns in keys_compared_anew(statement, plan.after).items():
-            if not all(may_lose(spec.allow_lossy, name) for name in columns):
+    def _check_new_keys(self, plan: CopyPlan, spec: MigrationSpec) -> None:
+        present = [key.columns for key in plan.before.rules.unique]
+        for key in unproven_keys(plan):
+            if all(may_lose(spec.allow_lossy, name) for name in key.columns):
+                continue
+            if key.columns in present:
                 raise RefusedError(
-                    f"{self.name} drops rows that become equal under a unique key, and the change may give texts of "
-                    f"key {key} another collation: use online; or add {allowing(columns)}"
+                    f"{self.name} drops rows that become equal under a unique key, and the change gives key {key.name} "
+                    f"other values, or another collation: use online; or add {allowing(key.columns)}"
                 )
-        for columns in added_unique_keys(plan):
-            if not all(may_lose(spec.allow_lossy, name) for name in columns):
-                raise RefusedError(
-                    f"{self.name} drops rows that become equal under a new unique key while it runs, and compares "
-                    f"nothing: use online; or add {allowing(columns)}"
-                )
+            raise RefusedError(
+                f"{self.name} drops rows that become equal under a new unique key while it runs, and compares "
+                f"nothing: use online; or add {allowing(key.columns)}"
+            )
 
     def _check_options(self, spec: MigrationSpec) -> None:
         if unknown := sorted(set(self._server.sessions.at.options) - {"bulk"} - self.address_options):
