@@ -97,7 +97,12 @@ def test_a_table_without_a_publication_by_the_time_of_the_cut_over(url: str, tmp
         assert not change.is_changed
 
 
-LISTS = [("(id, n)", "DROP COLUMN n"), ("(n)", "DROP COLUMN n"), ("WHERE (n > 3)", "RENAME COLUMN n TO m")]
+LISTS = [
+    ("(id, n)", "DROP COLUMN n"),
+    ("(n)", "DROP COLUMN n"),
+    ("WHERE (n > 3)", "RENAME COLUMN n TO m"),
+    ("WHERE (n > 3)", "ALTER n TYPE bigint"),
+]
 
 
 @pytest.mark.parametrize(("part", "alter"), LISTS)
@@ -121,6 +126,29 @@ def test_a_column_that_a_publication_needs_by_the_time_of_the_cut_over(
         with pytest.raises(RefusedError, match=found):
             change.cut_over(touched)
         assert not change.is_changed
+
+
+@pytest.mark.parametrize("kind", ["bigint", "text"])
+def test_another_type_of_a_column_that_a_publication_filters_by(url: str, tmp_path: Path, kind: str) -> None:
+    """The server's own ALTER refuses both; a copy's condition would not even be valid for the text."""
+    run(url, "CREATE PUBLICATION captured FOR TABLE items WHERE (id < 3), TABLES IN SCHEMA public")
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="used by a publication WHERE clause"):
+        run(url, f"ALTER TABLE items ALTER id TYPE {kind}")
+    found = "in publication captured needs column id. Change that first"
+    with closing(Played(url, tmp_path, f"ALTER id TYPE {kind}")) as change, pytest.raises(RefusedError, match=found):
+        change.make()
+
+
+def test_another_type_of_a_column_that_a_publication_lists(url: str, tmp_path: Path) -> None:
+    run(
+        url,
+        "ALTER TABLE items ADD COLUMN n int DEFAULT 1",
+        "CREATE PUBLICATION captured FOR TABLE items",
+        "CREATE PUBLICATION part FOR TABLE items (id, n)",
+    )
+    with played(url, tmp_path, "ALTER n TYPE bigint") as change:
+        change.cut_over()
+        assert change.run("SELECT attnames FROM pg_publication_tables WHERE pubname = 'part'") == [(["id", "n"],)]
 
 
 def test_a_publication_that_leaves_changes_out_by_the_time_of_the_cut_over(url: str, tmp_path: Path) -> None:

@@ -142,18 +142,19 @@ ORDER BY 1
 """
 
 # Whatever keeps the server from dropping a column, and an empty copy does not have: what publishes it, and what takes
-# numbers of its sequence. A condition on rows is a text with the column's name, so a rename is in its way as well. The
-# server records a publication's need of a column once for its list and once for its condition.
+# numbers of its sequence. A condition on rows is a text with the column's name, for values of its type, so a rename or
+# another type is in its way as well. The server records a publication's need of a column once for its list and once for
+# its condition.
 _NEEDING: Final = """
-WITH lost AS (SELECT attnum, attname, attname = ANY (%(renamed)s) AS is_renamed FROM pg_attribute
-  WHERE attrelid = %(oid)s AND attname = ANY (%(dropped)s || %(renamed)s) AND NOT attisdropped),
-numbers AS (SELECT d.objid, attname FROM pg_depend d JOIN lost ON attnum = d.refobjsubid AND NOT is_renamed
+WITH lost AS (SELECT attnum, attname, attname = ANY (%(changed)s) AS is_changed FROM pg_attribute
+  WHERE attrelid = %(oid)s AND attname = ANY (%(dropped)s || %(changed)s) AND NOT attisdropped),
+numbers AS (SELECT d.objid, attname FROM pg_depend d JOIN lost ON attnum = d.refobjsubid AND NOT is_changed
   JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S'
   WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = %(oid)s)
 SELECT attname, pg_describe_object(d.classid, d.objid, 0) FROM pg_depend d JOIN lost ON attnum = d.refobjsubid
 JOIN pg_publication_rel r ON r.oid = d.objid
 WHERE d.classid = 'pg_publication_rel'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = %(oid)s
-AND (NOT is_renamed OR (SELECT count(*) FROM pg_depend e WHERE (e.classid, e.objid, e.refclassid, e.refobjid,
+AND (NOT is_changed OR (SELECT count(*) FROM pg_depend e WHERE (e.classid, e.objid, e.refclassid, e.refobjid,
   e.refobjsubid) = (d.classid, d.objid, d.refclassid, d.refobjid, d.refobjsubid)) >
   CASE WHEN attnum = ANY ({columns}) THEN 1 ELSE 0 END)
 UNION SELECT attname, pg_describe_object(d.classid, d.objid, 0) FROM pg_depend d JOIN numbers n ON n.objid = d.refobjid
@@ -191,12 +192,12 @@ def hanging_on(session: BoundedConnection, oid: int) -> list[str]:
 
 
 def needing_column(
-    session: BoundedConnection, table: sql.Identifier, dropped: Sequence[str], renamed: Sequence[str]
+    session: BoundedConnection, table: sql.Identifier, dropped: Sequence[str], changed: Sequence[str]
 ) -> list[tuple[str, str]]:
-    """Columns that cannot be dropped, or renamed in a copy, and what needs them, as the server describes it."""
+    """Columns that cannot be dropped, or changed in a copy, and what needs them, as the server describes it."""
     ((oid,),) = session.execute("SELECT to_regclass(%s)::oid", (table.as_string(),))
     query = _NEEDING.replace("{columns}", published_parts(session.info.server_version)[0])
-    found = session.execute(query, {"oid": oid, "dropped": [*dropped], "renamed": [*renamed]})
+    found = session.execute(query, {"oid": oid, "dropped": [*dropped], "changed": [*changed]})
     return [(str(column), str(what)) for column, what in found]
 
 

@@ -16,7 +16,7 @@ from headgate.databases.postgresql.session import PostgresSession
 from headgate.formats.change import BINARY, CONNECTOR, DECIMALS, Change
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.statements.statement import Statement
-from headgate.migration.strategies.contract import Chunk, CopyPlan, DescribedTable, Memory, RefusedError
+from headgate.migration.strategies.contract import Chunk, Column, CopyPlan, DescribedTable, Memory, RefusedError
 from headgate.migration.strategies.fingerprint import FormChange, check_carried, check_form
 from headgate.migration.strategies.online.lane import LastChange, Mark, Row, key_type, key_value
 from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
@@ -434,9 +434,11 @@ def is_empty(session: BoundedConnection, table: sql.Composable) -> bool:
 
 
 def check_needed(session: BoundedConnection, plan: CopyPlan, *, is_back: bool) -> None:
-    """RefusedError: a column is dropped that the server would not drop, or renamed under a condition on rows.
+    """RefusedError: a column is dropped that the server would not drop, or changed under a condition on rows.
 
-    On the way back columns are known by their names: their numbers are those of another table.
+    The server's own ALTER refuses another type there. A copy's condition would have to be made for another name or
+    type, and might not be valid. A list of columns is one of numbers, whatever their types. On the way back columns are
+    known by their names: their numbers are those of another table.
     """
     table = plan.before
     if is_back:
@@ -445,10 +447,14 @@ def check_needed(session: BoundedConnection, plan: CopyPlan, *, is_back: bool) -
     else:
         numbers = {column.number for column in plan.after.columns}
         dropped = [column.name for number, column in enumerate(table.columns, start=1) if number not in numbers]
-    renamed_ones = [old for old, new in plan.pairs if old != new]
-    if found := needing_column(session, named(table.schema, table.name), dropped, renamed_ones):
+    changed = [old for old, new in plan.pairs if old != new or _is_retyped(table.column(old), plan.after.column(new))]
+    if found := needing_column(session, named(table.schema, table.name), dropped, changed):
         told = "; ".join(f"{what} needs column {column}" for column, what in found)
         raise RefusedError(f"table {table.schema}.{table.name}: {told}. Change that first")
+
+
+def _is_retyped(before: Column | None, after: Column | None) -> bool:
+    return before is not None and after is not None and (before.type, before.collation) != (after.type, after.collation)
 
 
 def identity(session: BoundedConnection, table: DescribedTable) -> tuple[int, int] | None:
