@@ -372,7 +372,11 @@ REFUSALS: list[tuple[dict[str, Any], str, ExitCode]] = [
         ExitCode.SOURCE,
     ),
     ({"source": {"tables": ["public.orders", "public.nothing"]}}, "public.nothing", ExitCode.SINK_REFUSED),
-    ({"source": NO_REGISTRY}, "registry_unavailable: source.registry: the schema registry at http://127.0.0.1:1", ExitCode.SOURCE),
+    (
+        {"source": NO_REGISTRY},
+        "registry_unavailable: source.registry: the schema registry at http://127.0.0.1:1",
+        ExitCode.SOURCE,
+    ),
     (
         {"sink": {"dsn": "host=127.0.0.1 port=1 dbname=x connect_timeout=5"}},
         "sink_unavailable",

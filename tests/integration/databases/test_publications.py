@@ -1,19 +1,21 @@
 """The three ways to ask which tables a publication has: each knows what its place needs, and they agree otherwise."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
 
 import headgate
+from headgate.databases.address import Target
 from headgate.databases.postgresql.publications import (
     publications_of,
     published_among,
     published_tables,
     published_whole,
 )
-from headgate.databases.postgresql.session import PostgresSession
+from headgate.databases.postgresql.session import PostgresSession, open_connection
 
 pytestmark = pytest.mark.integration
 
@@ -28,12 +30,15 @@ def session(postgres_database: str) -> Iterator[PostgresSession]:
             client.execute(f"CREATE TABLE {table} (id int PRIMARY KEY)")
         client.execute("CREATE SCHEMA s")
         client.execute("CREATE TABLE s.of_schema (id int PRIMARY KEY)")
+        client.execute("CREATE TABLE s.divided_of_schema (id int PRIMARY KEY) PARTITION BY RANGE (id)")
         client.execute("CREATE TABLE divided (id int PRIMARY KEY) PARTITION BY RANGE (id)")
         client.execute("CREATE TABLE divided_1 PARTITION OF divided FOR VALUES FROM (0) TO (9)")
-        client.execute("CREATE PUBLICATION some FOR TABLE plain, divided, filtered WHERE (id < 3)")
+        client.execute("CREATE PUBLICATION whole FOR TABLE plain, divided, filtered WHERE (id < 3)")
         client.execute("CREATE PUBLICATION inserts FOR TABLE in_part WITH (publish = 'insert')")
         client.execute("CREATE PUBLICATION schemas FOR TABLES IN SCHEMA s")
-        yield PostgresSession(client)  # type: ignore[arg-type]
+    opened = open_connection(Target(postgres_database), application_name="test", lock_seconds=5)
+    with closing(PostgresSession(opened)) as session:
+        yield session
 
 
 def schema_of(table: str) -> str:
@@ -43,11 +48,11 @@ def schema_of(table: str) -> str:
 def test_of_one_table(session: PostgresSession) -> None:
     found = {table: publications_of(session.execute, VERSION, schema_of(table), table) for table in TABLES}
     assert found == {
-        "plain": [("some", "")],
-        "filtered": [("some", "rows (it has a WHERE)")],
+        "plain": [("whole", "")],
+        "filtered": [("whole", "rows (it has a WHERE)")],
         "in_part": [("inserts", "update, delete")],
         "of_schema": [("schemas", "")],
-        "divided": [("some", "")],
+        "divided": [("whole", "")],
         "divided_1": [],
         "private": [],
     }
@@ -65,13 +70,14 @@ def test_of_some_tables(session: PostgresSession) -> None:
 def test_of_all_tables(session: PostgresSession) -> None:
     found = {(row[0], row[2], row[3]) for row in published_tables(session.execute, VERSION)}
     assert found == {
-        ("some", "plain", False),
-        ("some", "filtered", True),
-        ("some", "filtered", False),
-        ("some", "divided", False),
-        ("some", "divided_1", False),
+        ("whole", "plain", False),
+        ("whole", "filtered", True),
+        ("whole", "filtered", False),
+        ("whole", "divided", False),
+        ("whole", "divided_1", False),
         ("inserts", "in_part", False),
         ("schemas", "of_schema", False),
+        ("schemas", "divided_of_schema", False),
     }
 
 

@@ -14,6 +14,8 @@ import pytest
 from fixtures.installed_postgres import postgres_with_icu
 from fixtures.services import database_connect
 from headgate.migration.strategies.contract import RefusedError
+from headgate.migration.strategies.examining import checked_plan
+from headgate.migration.strategies.planning import unproven_keys
 from integration.migration.played import WHOLE, Played, played
 
 pytestmark = pytest.mark.integration
@@ -104,7 +106,13 @@ REFUSED = {
         "NULL": Case(
             "ALTER note SET NOT NULL", "2 rows have NULL in column note", 2, lossy=("note",)
         ),
-        "a number out of range": Case("ALTER v TYPE smallint", "smallint out of range", None, lossy=("v",)),
+        "a check, by the new collation": Case(
+            f"{CI}, ADD CONSTRAINT no_a CHECK (note <> 'a')", "2 rows do not meet constraint no_a", None, (MAKE_CI,)
+        ),
+        "a number out of range": Case(
+            "ALTER v TYPE smallint", "smallint out of range", None, ("ALTER TABLE items DROP CONSTRAINT items_v_key",),
+            ("v",),
+        ),
     },
     "mariadb": {
         "another collation": Case(
@@ -244,6 +252,7 @@ ACCEPTED = {
         "a check": "ADD CHECK (v > 0)",
         "a wider type, and a rename": "ALTER v TYPE bigint",
         "a renamed column of a key": "RENAME COLUMN v TO w",
+        "a domain's default": "ADD COLUMN d public.seven, ADD CHECK (d IS NOT NULL)",
     },
     "mariadb": {
         "NULLs that are not equal": "ADD UNIQUE (note)",
@@ -254,19 +263,32 @@ ACCEPTED = {
         "characters that fit": "MODIFY note varchar(20) CHARACTER SET latin1",
         "the whole table": "CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci",
         "a column that begins to count": "MODIFY id int NOT NULL AUTO_INCREMENT",
+        "computed from a computed one": "ADD g int AS (v + 1), ADD h int AS (g + 1), ADD UNIQUE (h), ADD CHECK (h > g)",
         "a renamed column of a key": "RENAME COLUMN v TO w",
     },
+}
+FINE_BEFORE = {
+    "a domain's default": ("CREATE DOMAIN seven AS int DEFAULT 7 CHECK (VALUE > 0)",),
 }
 FINE = [(kind, name) for kind, cases in ACCEPTED.items() for name in cases]
 
 
 @pytest.mark.parametrize(("kind", "name"), FINE, ids=[" ".join(case) for case in FINE])
 def test_rows_that_fit_are_copied(request: pytest.FixtureRequest, tmp_path: Path, kind: str, name: str) -> None:
-    url = made(request, kind)
+    url = made(request, kind, FINE_BEFORE.get(name, ()))
     with played(url, tmp_path, ACCEPTED[kind][name]) as change:
         assert change.lane.differing(change.plan, WHOLE) == []
         change.cut_over()
         assert change.run("SELECT count(*) FROM items") == [(5,)]
+
+
+def test_texts_are_compared_by_the_new_collation(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """By the old one, two of them are equal and one does not meet the check."""
+    url = made(request, "postgresql", (MAKE_CI, "ALTER TABLE items ALTER note TYPE varchar(20) COLLATE ci"))
+    change = "ALTER note TYPE varchar(20), ADD UNIQUE (note), ADD CHECK (note <> 'AB')"
+    with closing(Played(url, tmp_path, change)) as asked:
+        _, plan = checked_plan(asked.server, asked.spec)
+        assert [key.columns for key in unproven_keys(plan)] == [("note",)]
 
 
 def test_a_character_that_is_lost_beside_a_column_that_may_lose_is_seen(

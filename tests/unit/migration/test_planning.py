@@ -307,17 +307,57 @@ def test_which_unique_keys_have_to_be_looked_at(before: UniqueKey, after: Unique
 
 
 def test_a_key_of_a_column_that_may_lose_values_has_to_be_looked_at() -> None:
+    keys = (key("a"), key("b"), *(UniqueKey(text, (KeyPart(text),)) for text in ("(b + 1)", "(a + 1)")))
     narrow = DescribedTable(
         "s",
         "t",
         (ID, DescribedColumn("a", "smallint"), DescribedColumn("b", "int")),
         {"PRIMARY": ("id",)},
         "",
-        rules=RowRules((key("a"), key("b"), UniqueKey("e", (KeyPart("(b + 1)"),)))),
+        rules=RowRules(keys),
     )
-    before = with_keys(key("a"), key("b"), UniqueKey("e", (KeyPart("(b + 1)"),)))
-    found = unproven_keys(plan_of(before, narrow, allow_lossy=("a",)))
-    assert [one.name for one in found] == ["k", "e"], "b keeps its values; an expression may name any column"
+    found = unproven_keys(plan_of(with_keys(*keys), narrow, allow_lossy=("a",)))
+    assert [one.name for one in found] == ["k", "(a + 1)"], "b keeps its values"
+
+
+@pytest.mark.parametrize(
+    ("added", "is_proven"),
+    [
+        (DescribedColumn("n", "int", is_counting=True), True),
+        (DescribedColumn("n", "int", given="NULL"), True),
+        (DescribedColumn("n", "int", given="7"), False),
+        (DescribedColumn("n", "int"), False),
+        (DescribedColumn("n", "int", is_generated=True, expression="(a + 1)"), False),
+    ],
+)
+def test_a_key_of_a_new_column(added: DescribedColumn, *, is_proven: bool) -> None:
+    after = DescribedTable(
+        "s", "t", (*with_keys().columns, added), {"PRIMARY": ("id",)}, "", rules=RowRules((key("a", "n"),))
+    )
+    assert unproven_keys(plan_of(with_keys(), after)) == ([] if is_proven else [key("a", "n")])
+
+
+def test_nulls_of_a_new_column_may_be_equal() -> None:
+    nulls = key("n", compares_nulls=True)
+    columns = (*with_keys().columns, DescribedColumn("n", "int", given="NULL"))
+    after = DescribedTable("s", "t", columns, {"PRIMARY": ("id",)}, "", rules=RowRules((nulls,)))
+    assert unproven_keys(plan_of(with_keys(), after)) == [nulls]
+
+
+@pytest.mark.parametrize(
+    ("type_of_a", "expression", "is_proven"),
+    [("int", "(a + 1)", True), ("int", "(a + 2)", False), ("bigint", "(a + 1)", False)],
+)
+def test_a_key_of_a_column_that_is_computed(type_of_a: str, expression: str, *, is_proven: bool) -> None:
+    """A change of another column does not concern it."""
+
+    def made(of_a: str, of_b: str, text: str) -> DescribedTable:
+        computed = DescribedColumn("g", "int", is_generated=True, expression=text)
+        columns = (ID, DescribedColumn("a", of_a), DescribedColumn("b", of_b), computed)
+        return DescribedTable("s", "t", columns, {"PRIMARY": ("id",)}, "", rules=RowRules((key("g"),)))
+
+    plan = plan_of(made("int", "int", "(a + 1)"), made(type_of_a, "bigint", expression))
+    assert unproven_keys(plan) == ([] if is_proven else [key("g")])
 
 
 def test_columns_whose_values_are_not_known() -> None:

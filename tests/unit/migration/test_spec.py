@@ -128,6 +128,16 @@ def test_the_record_of_an_earlier_version_is_read_and_its_database_is_not_guesse
     check_named(spec())
 
 
+def test_fields_that_nothing_reads_any_more_are_ignored_in_old_records() -> None:
+    old = {"statement": "DROP TABLE t", "strategy": "direct", "copy_workers": 4}
+    assert parse_spec(json.dumps(old | {"database": "shop"})) == parse_spec(
+        '{"statement": "DROP TABLE t", "strategy": "direct", "database": "shop"}'
+    )
+    assert parse_spec(json.dumps(old | {"database": "mysql://u@h/d"})).statement == "DROP TABLE t"
+    with pytest.raises(MigrationSpecError, match="unknown field `worker`"):
+        parse_spec(json.dumps(old | {"database": "shop", "worker": 4}))
+
+
 def test_a_request_names_the_columns_whose_values_may_be_lost() -> None:
     spec = {"statement": "ALTER TABLE t MODIFY c int", "database": "shop", "strategy": "direct", "allow_lossy": True}
     assert parse_spec(json.dumps(spec)).allow_lossy is True, "a record of an earlier version"

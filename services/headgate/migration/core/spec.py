@@ -97,6 +97,9 @@ class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 _OLD_FIELDS: Final = frozenset({"password_file", "connection", "replicas", "registry"})
 """Fields of a spec by address: names of files, and addresses."""
 
+_REMOVED_FIELDS: Final = frozenset({"copy_workers"})
+"""Fields that earlier versions wrote and that nothing reads any more."""
+
 _BY_ADDRESS: Final = (
     "it has an address, as earlier versions of Headgate wrote it. Submit it again with --database and the name of a "
     "connection"
@@ -140,9 +143,11 @@ def parse_spec(text: str | None) -> MigrationSpec:
     by_address = _by_address(text)
     try:
         if by_address is not None:
-            rest = {name: value for name, value in by_address.items() if name not in _OLD_FIELDS}
+            rest = {name: value for name, value in by_address.items() if name not in _OLD_FIELDS | _REMOVED_FIELDS}
             return msgspec.convert(rest | {"database": by_address.get("connection") or ""}, MigrationSpec)
-        spec = msgspec.json.decode(text or "", type=MigrationSpec)
+        fields = msgspec.json.decode(text or "", type=dict[str, msgspec.Raw])
+        kept = {name: value for name, value in fields.items() if name not in _REMOVED_FIELDS}
+        spec = msgspec.json.decode(msgspec.json.encode(kept), type=MigrationSpec)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise MigrationSpecError(f"the migration cannot be read: {error}") from error
     _check_options(spec)

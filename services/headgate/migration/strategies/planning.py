@@ -7,7 +7,7 @@ the column (``--allow-lossy COLUMN``). Dropping a column implies that its values
 
 import operator
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import sha256
 from typing import Final
 
@@ -252,47 +252,81 @@ def _keyless(table: DescribedTable) -> RefusedError:
 def unproven_keys(plan: CopyPlan) -> list[UniqueKey]:
     """Unique keys after the change under which rows of the table may be equal.
 
-    That is not so if the table has a key of the same parts, or of some of them, whose values stay what they are.
+    That is not so if the table has a key of the same parts, or of some of them, whose values stay what they are, or if
+    a new column is different for each row.
     """
-    return [key for key in plan.after.rules.unique if not any(_proves(plan, theirs, key) for theirs in _valid(plan))]
+    valid = [key for key in plan.before.rules.unique if key.is_valid]
+    return [
+        key
+        for key in plan.after.rules.unique
+        if not _differs_by_new_column(plan, key) and not any(_proves(plan, theirs, key) for theirs in valid)
+    ]
 
 
-def _valid(plan: CopyPlan) -> list[UniqueKey]:
-    return [key for key in plan.before.rules.unique if key.is_valid]
+def _differs_by_new_column(plan: CopyPlan, key: UniqueKey) -> bool:
+    """Whether a new column counts the rows, or is NULL for all of them where NULL is not equal to NULL."""
+    kept = {new for _, new in plan.pairs}
+    added = [plan.after.column(name) for name in key.columns if name not in kept]
+    return any(
+        column is not None
+        and not column.expression
+        and (column.is_counting or (column.given == "NULL" and not key.compares_nulls))
+        for column in added
+    )
 
 
 def _proves(plan: CopyPlan, theirs: UniqueKey, key: UniqueKey) -> bool:
     """Whether rows that differ under ``theirs``, of the table, differ under ``key``, too."""
     to_new = {old: new for old, new in plan.pairs if new not in plan.loose}
-    is_same = is_form_kept(plan)
+    changed = changed_columns(plan)
+    to_new |= {c.name: c.name for c in plan.before.columns if c.is_generated and c.name not in changed}
     mapped = set()
     for part in theirs.parts:
         if part.column and part.column in to_new:
             mapped.add((to_new[part.column], "", part.collation, part.prefix))
-        elif not part.column and is_same:
+        elif not part.column and not _names_any(part.expression, changed):
             mapped.add(("", part.expression, part.collation, part.prefix))
         else:
             return False
     parts = {(part.column, "" if part.column else part.expression, part.collation, part.prefix) for part in key.parts}
-    is_of_them = not theirs.predicate or (is_same and theirs.predicate == key.predicate)
+    is_of_them = not theirs.predicate or (
+        theirs.predicate == key.predicate and not _names_any(theirs.predicate, changed)
+    )
     return mapped <= parts and is_of_them and (theirs.compares_nulls or not key.compares_nulls)
 
 
-def is_form_kept(plan: CopyPlan) -> bool:
-    """Whether every column of the table stays what it is, under its name: an expression of them has the same values."""
+def changed_columns(plan: CopyPlan) -> frozenset[str]:
+    """Columns of the table that have other values afterwards, compare in another way, or have another name."""
     stays = {old for old, new in plan.pairs if old == new and new not in plan.loose}
-    return all(
-        column.name in stays
-        and (after := plan.after.column(column.name)) is not None
-        and (after.type, after.collation) == (column.type, column.collation)
-        for column in plan.before.columns
-        if not column.is_generated
-    )
+    changed: set[str] = set()
+    for column in sorted(plan.before.columns, key=lambda column: column.is_generated):
+        after = plan.after.column(column.name)
+        is_kept = after is not None and (after.type, after.collation) == (column.type, column.collation)
+        if column.is_generated:
+            is_kept = is_kept and after is not None and after.expression == column.expression
+            is_kept = is_kept and not _names_any(column.expression, changed)
+        elif column.name not in stays:
+            is_kept = False
+        if not is_kept:
+            changed.add(column.name)
+    return frozenset(changed)
+
+
+def _names_any(expression: str, columns: Collection[str]) -> bool:
+    """Whether the expression may name one of the columns. A text that only has the name in it counts as well."""
+    text = _plainly(expression)
+    return bool(columns) and (".*" in text or any(_plainly(column) in text for column in columns))
+
+
+def _plainly(text: str) -> str:
+    return text.lower().replace("`", "").replace('"', "")
 
 
 def new_checks(plan: CopyPlan) -> list[RowCheck]:
-    """Conditions that the table does not have yet."""
-    known = {check.expression for check in plan.before.rules.checks if check.is_valid} if is_form_kept(plan) else set()
+    """Conditions that the table does not have yet, and those whose columns change."""
+    changed = changed_columns(plan)
+    valid = [check.expression for check in plan.before.rules.checks if check.is_valid]
+    known = {expression for expression in valid if not _names_any(expression, changed)}
     return [check for check in plan.after.rules.checks if check.expression not in known]
 
 

@@ -9,10 +9,10 @@ import re
 from typing import Final
 
 from headgate.databases.mysql.sql import quoted
-from headgate.migration.strategies.contract import Column, Plan
+from headgate.migration.strategies.contract import CopyPlan, DescribedColumn
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
 from headgate.migration.strategies.mariadb.text import kind_of
-from headgate.migration.strategies.planning import new_checks, unknown_columns
+from headgate.migration.strategies.planning import changed_columns, new_checks
 from headgate.migration.strategies.row_rules import KeyPart, Misfit, RowCheck, RowRules, UniqueKey
 
 __all__ = ["MariadbNewForm", "given_value", "read_rules"]
@@ -58,7 +58,7 @@ def read_rules(session: Session, schema: str, table: str, columns: tuple[str, ..
 
 
 def given_value(default: str | None, *, is_nullable: bool, is_counting: bool) -> str | None:
-    """See ``Column.given``: by the default, as information_schema has it."""
+    """See ``DescribedColumn.given``: by the default, as information_schema has it."""
     if is_counting:
         return None
     if default is None:
@@ -72,12 +72,9 @@ class MariadbNewForm:
     def __init__(self, sessions: MariadbSessions) -> None:
         self._sessions = sessions
 
-    def duplicates(self, plan: Plan, key: UniqueKey) -> Misfit | None:
+    def duplicates(self, plan: CopyPlan, key: UniqueKey) -> Misfit | None:
         """See contract.Server."""
-        columns = [plan.after.column(name) for name in key.columns]
-        if not unknown_columns(plan).isdisjoint(key.columns) or not all(
-            column is not None and (column.expression or _value(plan, column) is not None) for column in columns
-        ):
+        if not _known(plan).issuperset(key.columns):
             return None
         formed = _formed(plan)
         parts = [f"LEFT({part.expression}, {part.prefix})" if part.prefix else part.expression for part in key.parts]
@@ -87,7 +84,7 @@ class MariadbNewForm:
             ((rows,),) = session.run(f"SELECT IFNULL(SUM(n), 0) FROM (SELECT COUNT(*) AS n {groups}) found")
         return Misfit(int(rows), "are equal", _duplicates_of(plan, key)) if rows else None
 
-    def misfits(self, plan: Plan, *, is_followed: bool) -> list[Misfit]:
+    def misfits(self, plan: CopyPlan, *, is_followed: bool) -> list[Misfit]:
         """See contract.Server."""
         table, to_old = quoted(plan.before.schema, plan.before.name), {new: old for old, new in plan.pairs}
         found: list[tuple[str, str, str]] = []
@@ -114,7 +111,7 @@ def _counted(session: Session, rows: str, found: list[tuple[str, str, str]]) -> 
     return [Misfit(int(n), why, listing) for n, (_, why, listing) in zip(row, found, strict=True) if n]
 
 
-def _wrong(before: Column, after: Column, *, is_followed: bool) -> list[tuple[str, str]]:
+def _wrong(before: DescribedColumn, after: DescribedColumn, *, is_followed: bool) -> list[tuple[str, str]]:
     """Conditions under which a value of the column is not accepted by the new one, and why."""
     name, found = quoted(before.name), []
     if _charset(after) not in ("", _charset(before)) and before.collation and kind_of(after) not in _LABELLED:
@@ -129,7 +126,7 @@ def _wrong(before: Column, after: Column, *, is_followed: bool) -> list[tuple[st
     return found
 
 
-def _texts(name: str, after: Column) -> list[tuple[str, str]]:
+def _texts(name: str, after: DescribedColumn) -> list[tuple[str, str]]:
     charset, found = _charset(after), []
     converted = f"CONVERT({name} USING {charset})"
     if charset != _HOLDS_ALL:
@@ -140,35 +137,40 @@ def _texts(name: str, after: Column) -> list[tuple[str, str]]:
     return found
 
 
-def _broken_checks(plan: Plan, table: str, to_old: dict[str, str]) -> list[tuple[str, str, str]]:
-    known = {
-        column.name for column in plan.after.columns if column.expression or _value(plan, column) is not None
-    } - unknown_columns(plan)
-    found = []
+def _broken_checks(plan: CopyPlan, table: str, to_old: dict[str, str]) -> list[tuple[str, str, str]]:
+    known, changed, found = _known(plan), changed_columns(plan), []
     for check in new_checks(plan):
         if not known.issuperset(check.columns):
             continue
         wrong = f"({check.expression}) IS FALSE"
-        is_there = all(to_old.get(name) == name for name in check.columns)
+        is_there = all(to_old.get(name) == name and name not in changed for name in check.columns)
         listing = f"SELECT * FROM {table} WHERE {wrong}" if is_there else ""
         found.append((wrong, f"do not meet constraint {check.name}", listing))
     return found
 
 
-def _formed(plan: Plan) -> str:
-    """The table's rows in the new form, as a subquery, without columns whose values are not known."""
-    values = {column.name: _value(plan, column) for column in plan.after.columns if not column.expression}
+def _formed(plan: CopyPlan) -> str:
+    """The table's rows in the new form, as a subquery, with the columns whose values are known."""
+    known, columns = _known(plan), plan.after.columns
+    values = {column.name: _value(plan, column) for column in columns if not column.expression}
     plain = ", ".join(f"{value} AS {quoted(name)}" for name, value in values.items() if value is not None)
-    rows = f"SELECT {plain} FROM {quoted(plan.before.schema, plan.before.name)}"
-    computed = [
-        f"{_as_text(f'({column.expression})', column)} AS {quoted(column.name)}"
-        for column in plan.after.columns
-        if column.expression and None not in values.values()
-    ]
-    return f"(SELECT n.*, {', '.join(computed)} FROM ({rows}) n)" if computed else f"({rows})"
+    rows = f"(SELECT {plain} FROM {quoted(plan.before.schema, plan.before.name)})"
+    for column in columns:
+        if column.expression and column.name in known:  # it may name those that are computed before it
+            value = _as_text(f"({column.expression})", column)
+            rows = f"(SELECT n.*, {value} AS {quoted(column.name)} FROM {rows} n)"
+    return rows
 
 
-def _value(plan: Plan, after: Column) -> str | None:
+def _known(plan: CopyPlan) -> frozenset[str]:
+    """Columns whose values an expression gives. Those that the server computes need all the others."""
+    plain = {column.name: _value(plan, column) for column in plan.after.columns if not column.expression}
+    known = {name for name, value in plain.items() if value is not None}
+    computed = {column.name for column in plan.after.columns if column.expression and len(known) == len(plain)}
+    return frozenset(known | computed)
+
+
+def _value(plan: CopyPlan, after: DescribedColumn) -> str | None:
     """An expression, over the table, for the value of a column that is not computed; None if there is none."""
     old = next((old for old, new in plan.pairs if new == after.name), None)
     if old is None:
@@ -177,7 +179,7 @@ def _value(plan: Plan, after: Column) -> str | None:
     return None if before is None else _converted(before, after, is_loose=after.name in plan.loose)
 
 
-def _converted(before: Column, after: Column, *, is_loose: bool) -> str | None:
+def _converted(before: DescribedColumn, after: DescribedColumn, *, is_loose: bool) -> str | None:
     """The value as the new type has it; None if no expression gives that."""
     name = quoted(before.name)
     is_same = before.type == after.type or not is_loose
@@ -189,7 +191,7 @@ def _converted(before: Column, after: Column, *, is_loose: bool) -> str | None:
     return name if is_same else _narrowed(name, after)
 
 
-def _narrowed(name: str, after: Column) -> str | None:
+def _narrowed(name: str, after: DescribedColumn) -> str | None:
     """The value as a narrower type that is not a text has it, where the session's mode is not strict."""
     kind, is_unsigned = kind_of(after), "unsigned" in after.type
     if (bits := _INTEGERS.get(kind)) is not None:
@@ -201,18 +203,18 @@ def _narrowed(name: str, after: Column) -> str | None:
     return f"CAST({name} AS {after.type.replace('timestamp', 'datetime')})" if kind in _MOMENTS else None
 
 
-def _as_text(value: str, column: Column) -> str:
+def _as_text(value: str, column: DescribedColumn) -> str:
     """The value by the column's own collation, if that is a text."""
     if not column.collation:
         return value
     return f"CONVERT({value} USING {_charset(column)}) COLLATE {column.collation}"
 
 
-def _charset(column: Column) -> str:
+def _charset(column: DescribedColumn) -> str:
     return column.collation.split("_")[0]
 
 
-def _duplicates_of(plan: Plan, key: UniqueKey) -> str:
+def _duplicates_of(plan: CopyPlan, key: UniqueKey) -> str:
     """A statement that lists the values that several rows have; of columns that the table has, all of its rows."""
     values = []
     for part in key.parts:

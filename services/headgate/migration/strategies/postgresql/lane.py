@@ -16,7 +16,14 @@ from headgate.databases.postgresql.session import PostgresSession
 from headgate.formats.change import BINARY, CONNECTOR, DECIMALS, Change
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.statements.statement import Statement
-from headgate.migration.strategies.contract import Chunk, Column, CopyPlan, DescribedTable, Memory, RefusedError
+from headgate.migration.strategies.contract import (
+    Chunk,
+    CopyPlan,
+    DescribedColumn,
+    DescribedTable,
+    Memory,
+    RefusedError,
+)
 from headgate.migration.strategies.fingerprint import FormChange, check_carried, check_form
 from headgate.migration.strategies.online.lane import LastChange, Mark, Row, key_type, key_value
 from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
@@ -453,7 +460,7 @@ def check_needed(session: BoundedConnection, plan: CopyPlan, *, is_back: bool) -
         raise RefusedError(f"table {table.schema}.{table.name}: {told}. Change that first")
 
 
-def _is_retyped(before: Column | None, after: Column | None) -> bool:
+def _is_retyped(before: DescribedColumn | None, after: DescribedColumn | None) -> bool:
     return before is not None and after is not None and (before.type, before.collation) != (after.type, after.collation)
 
 

@@ -8,16 +8,15 @@ from typing import Any, Final
 
 from headgate.databases.postgresql import sql
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
-from headgate.migration.strategies.contract import Plan
-from headgate.migration.strategies.planning import new_checks, unknown_columns
+from headgate.migration.strategies.contract import CopyPlan, DescribedColumn
+from headgate.migration.strategies.planning import changed_columns, new_checks, unknown_columns
 from headgate.migration.strategies.postgresql.copy import casted, table_of
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, translating
 from headgate.migration.strategies.row_rules import KeyPart, Misfit, RowCheck, RowRules, UniqueKey
 
 __all__ = ["PostgresNewForm", "read_given", "read_rules"]
 
-# Collations are by part; those of types without one, and the default, are left out. Whether NULLs are equal is
-# known since version 15.
+# Collations are by part; those of types without one are left out. Whether NULLs are equal is known since version 15.
 _UNIQUE: Final = """
 SELECT c.relname, ARRAY(SELECT pg_get_indexdef(i.indexrelid, k, false) FROM generate_series(1, i.indnkeyatts) k
   ORDER BY k), ARRAY(SELECT coalesce(a.attname::text, '') FROM generate_series(0, i.indnkeyatts - 1) k
@@ -40,11 +39,14 @@ FROM pg_constraint WHERE conrelid = %s AND contype = 'c' ORDER BY conname
 # What ADD COLUMN gives to the rows that exist is kept with the column, if it is one value for all of them.
 _GIVEN: Final = """
 SELECT a.attname, CASE WHEN a.atthasmissing THEN (a.attmissingval::text::text[])[1] END,
-  a.atthasmissing OR NOT (a.atthasdef OR a.attidentity <> '')
-FROM pg_attribute a WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+  a.atthasmissing OR NOT (a.atthasdef OR a.attidentity <> '' OR t.typdefault IS NOT NULL)
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
 """
 
 _DEFAULT: Final = 'pg_catalog."default"'
+_TEXTS: Final = ("text", "character")
+"""How the names of types begin whose own collation is the default."""
 
 
 def read_rules(session: BoundedConnection, oid: int) -> RowRules:
@@ -52,7 +54,7 @@ def read_rules(session: BoundedConnection, oid: int) -> RowRules:
     unique = [
         UniqueKey(
             str(name),
-            tuple(map(KeyPart, expressions, columns, [found.replace(_DEFAULT, "") for found in collations])),
+            tuple(map(KeyPart, expressions, columns, collations)),
             predicate,
             compares_nulls,
             is_valid,
@@ -82,7 +84,7 @@ class PostgresNewForm:
     def __init__(self, sessions: PostgresSessions) -> None:
         self._sessions = sessions
 
-    def duplicates(self, plan: Plan, key: UniqueKey) -> Misfit | None:
+    def duplicates(self, plan: CopyPlan, key: UniqueKey) -> Misfit | None:
         """See contract.Server."""
         unknown = unknown_columns(plan)
         if unknown and (not key.is_plain or not unknown.isdisjoint(key.columns)):
@@ -100,10 +102,11 @@ class PostgresNewForm:
         ((rows,),) = self._asked(count, "looking for duplicates")
         return Misfit(int(rows), "are equal", _duplicates_of(plan, key)) if rows else None
 
-    def misfits(self, plan: Plan, *, is_followed: bool) -> list[Misfit]:
+    def misfits(self, plan: CopyPlan, *, is_followed: bool) -> list[Misfit]:
         """See contract.Server. A value that its new type cannot have is an error of the server's."""
         del is_followed  # both ways refuse the same
         unknown, to_old = unknown_columns(plan), {new: old for old, new in plan.pairs}
+        changed = changed_columns(plan)
         found: list[tuple[sql.Composable, str, sql.Composable | None]] = []
         for column in plan.after.columns:
             before = plan.before.column(to_old.get(column.name, ""))
@@ -115,7 +118,7 @@ class PostgresNewForm:
         for check in new_checks(plan):
             if unknown.isdisjoint(check.columns):
                 wrong = sql.SQL("({}) IS FALSE").format(sql.SQL(check.expression))
-                is_there = all(to_old.get(name) == name for name in check.columns)
+                is_there = all(to_old.get(name) == name and name not in changed for name in check.columns)
                 found.append((wrong, f"do not meet constraint {check.name}", wrong if is_there else None))
         casts = [sql.SQL("count({})").format(sql.Identifier(name)) for name in plan.loose]
         if not found and not casts:
@@ -153,7 +156,7 @@ def _compared(part: KeyPart) -> sql.Composable:
     return sql.SQL("{} COLLATE {}").format(expression, sql.SQL(part.collation)) if part.collation else expression
 
 
-def _formed(plan: Plan) -> sql.Composed:
+def _formed(plan: CopyPlan) -> sql.Composed:
     """The table's rows in the new form, as a subquery."""
     to_old = {new: old for old, new in plan.pairs}
     plain, computed = [], []
@@ -161,20 +164,26 @@ def _formed(plan: Plan) -> sql.Composed:
         name = sql.Identifier(column.name)
         if column.name in to_old:
             value = casted(plan, sql.Identifier(to_old[column.name]), column.name)
-            plain.append(sql.SQL("{} AS {}").format(value, name))
+            plain.append(sql.SQL("{} AS {}").format(_collated(value, column), name))
         elif column.expression:
             value = sql.SQL("({})::{}").format(sql.SQL(column.expression), sql.SQL(column.type))
-            computed.append(sql.SQL("{} AS {}").format(value, name))
+            computed.append(sql.SQL("{} AS {}").format(_collated(value, column), name))
         else:
             value = sql.SQL("{}::{}").format(sql.SQL(column.given or "NULL"), sql.SQL(column.type))
-            plain.append(sql.SQL("{} AS {}").format(value, name))
+            plain.append(sql.SQL("{} AS {}").format(_collated(value, column), name))
     rows = sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(plain), table_of(plan))
     if not computed or unknown_columns(plan):
         return sql.SQL("({})").format(rows)
     return sql.SQL("(SELECT n.*, {} FROM ({}) n)").format(sql.SQL(", ").join(computed), rows)
 
 
-def _duplicates_of(plan: Plan, key: UniqueKey) -> str:
+def _collated(value: sql.Composable, column: DescribedColumn) -> sql.Composable:
+    """The value with the new column's collation: a value that is not cast has that of its old column."""
+    collation = column.collation or (_DEFAULT if column.type.startswith(_TEXTS) else "")
+    return sql.SQL("({}) COLLATE {}").format(value, sql.SQL(collation)) if collation else value
+
+
+def _duplicates_of(plan: CopyPlan, key: UniqueKey) -> str:
     """A statement that lists the values that several rows have; of columns that the table has, all of its rows."""
     to_old = {new: old for old, new in plan.pairs}
     if not key.is_plain or not all(column in to_old for column in key.columns):
