@@ -17,6 +17,7 @@ from headgate.records.identifiers import parse_identifier
 __all__ = ["SchemaChangeDecoder", "TableChange"]
 
 _PATHS: Final = (("ddl",), ("tableChanges",))
+_SOURCE: Final = ("source",)
 
 _DATABASE_AND_TABLE: Final = 2
 
@@ -24,13 +25,16 @@ _DATABASE_AND_TABLE: Final = 2
 class TableChange(msgspec.Struct, frozen=True):
     """What a statement did to a table. ``columns``: those that the table had afterwards, in their order.
 
-    ``statement`` is the whole text, which may name the table in another way than ``database`` and ``table``.
+    ``statement`` is the whole text, which may name the table in another way than ``database`` and ``table``. ``place``:
+    of the statement in the source's binary log, as far as the record has it. A connector that did not stop in order
+    writes its last statements once more.
     """
 
     database: str
     table: str
     columns: tuple[str, ...]
     statement: str
+    place: tuple[int | str | None, ...] = ()
 
 
 class _Column(msgspec.Struct):
@@ -46,9 +50,16 @@ class _Changed(msgspec.Struct):
     table: _Table | None = None
 
 
+class _Source(msgspec.Struct):
+    server: int | None = msgspec.field(name="server_id", default=None)
+    file: str | None = None
+    position: int | None = msgspec.field(name="pos", default=None)
+
+
 class _Event(msgspec.Struct):
     ddl: str | None
     tables: list[_Changed] = msgspec.field(name="tableChanges")
+    source: _Source | None = None
 
 
 class _Wrapped(msgspec.Struct):
@@ -72,7 +83,7 @@ class SchemaChangeDecoder:
             return []
         try:
             event = _in_json(value) if self._schemas is None else self._in_avro(value, self._schemas)
-            return [found for each in event.tables if (found := _change(each, event.ddl or "")) is not None]
+            return [found for each in event.tables if (found := _change(each, event)) is not None]
         except DATA_ERRORS as error:
             raise ChangeError(f"it is not a schema change of Debezium: {reason_of(error)}") from error
 
@@ -83,9 +94,11 @@ class SchemaChangeDecoder:
             schema = optional_part(parse_avro(schemas(number)))
             if not isinstance(schema, Record) or any(path not in schema.fields for (path,) in _PATHS):
                 raise ChangeError("its schema does not have the fields ddl and tableChanges")
-            read = self._readers[number] = compile_reader(schema, _PATHS)
-        ddl, tables = read(value, FRAME_BYTES)
-        return msgspec.convert({"ddl": ddl, "tableChanges": tables or []}, type=_Event)
+            paths = (*_PATHS, *((_SOURCE,) if _SOURCE[0] in schema.fields else ()))
+            read = self._readers[number] = compile_reader(schema, paths)
+        ddl, tables, *source = read(value, FRAME_BYTES)
+        found = {"ddl": ddl, "tableChanges": tables or [], "source": source[0] if source else None}
+        return msgspec.convert(found, type=_Event)
 
 
 def _in_json(value: bytes) -> _Event:
@@ -95,11 +108,13 @@ def _in_json(value: bytes) -> _Event:
         return msgspec.json.decode(value, type=_Event)
 
 
-def _change(changed: _Changed, statement: str) -> TableChange | None:
+def _change(changed: _Changed, event: _Event) -> TableChange | None:
     """None for a table that was dropped."""
     if changed.table is None:
         return None
     names = parse_identifier(changed.id)
     if len(names) != _DATABASE_AND_TABLE:
         raise ChangeError(f"{changed.id} is not the name of a database and a table")
-    return TableChange(names[0], names[1], tuple(column.name for column in changed.table.columns), statement)
+    columns, source = tuple(column.name for column in changed.table.columns), event.source
+    place = () if source is None or source.file is None else (source.server, source.file, source.position)
+    return TableChange(names[0], names[1], columns, event.ddl or "", place)

@@ -364,8 +364,9 @@ _ROWS: Final = (
         "resync_needed",
         FailureStage.SINK,
         True,
-        "with `sink.tables: evolve`: rows of the sink lack values that no change will bring, because a column was "
-        "dropped at the sink, or dropped and added again at the source",
+        "with `sink.tables: evolve`: rows of the sink lack values that no change will bring. A column was dropped at "
+        "the sink, or at the source it was dropped and added again, or got the name of another one, or a type that may "
+        "have changed its values",
         "`headgate table resync FEED TABLE` adds the column if it is missing, and copies all rows. The table "
         "still replicates",
     ),

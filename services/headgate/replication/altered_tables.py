@@ -21,10 +21,11 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions
 from headgate.records.row_copies import is_whole
 from headgate.replication.feed_parts import FeedParts
+from headgate.replication.source_columns import SOURCE_PAUSE_SECONDS, OpenedColumns, SourceColumns, source_spelling
 from headgate.replication.span_table import FAILURES_BORNE
 from headgate.sinks.altering import AltersTables
 from headgate.sinks.contract import Claim, Sink, SinkError, ValueRefusedError
-from headgate.sinks.known_columns import ColumnKeepingSink, ColumnNumbers, KnownColumns
+from headgate.sinks.known_columns import ColumnKeepingSink, ColumnNumbers, KnownColumns, StatementNumbers
 from headgate.sources.event_schemas import event_schemas
 from headgate.sources.offsets import SourceError, check_retention
 from headgate.sources.said import tables_said
@@ -36,9 +37,11 @@ from headgate.tables.evolution import (
     check_hidden,
     check_replaced,
     check_restored,
+    check_retyped,
     fit_columns,
     restore_columns,
-    source_numbers,
+    shaped_numbers,
+    with_other_values,
 )
 from headgate.tables.missing import Said
 from headgate.tables.proposed_columns import proposed_columns
@@ -48,21 +51,18 @@ __all__ = ["AlteredTables", "fed_columns"]
 TRIES_UNALTERED: Final = 1
 """A value that was refused is tried once more though there is nothing to alter: another agent may have just done it."""
 
-SOURCE_PAUSE_SECONDS: Final = 60.0
-"""A source that does not answer keeps a claim's thread for its time-out: not one of each table."""
-
 _log = logging.getLogger(__name__)
 
 
 class _Copied(msgspec.Struct, frozen=True):
     """A whole table that is being copied for ``request``.
 
-    ``numbers``: of the source's columns when the copy began. ``until``: where the log must have been applied before,
+    ``columns``: the source's when the copy began. ``until``: where the log must have been applied before,
     because changes below may have values of a column that was dropped since.
     """
 
     request: str
-    numbers: ColumnNumbers | None
+    columns: OpenedColumns | None
     until: Positions
 
 
@@ -72,10 +72,9 @@ class AlteredTables:
     def __init__(self, source: KafkaConnection, clock: Callable[[], float] = time.monotonic) -> None:
         self._source, self._clock = source, clock
         self._copied: dict[SpanId, _Copied] = {}
-        self.numbers: dict[SpanId, ColumnNumbers] = {}
-        """What identifies the columns of a table at the source, since it was opened. Purged by ColumnWatch."""
-        self._asked_again: dict[str, float] = {}
-        """When a source that did not answer is asked again (monotonic seconds)."""
+        self.source_columns = SourceColumns(source, clock)
+        self.opened: dict[SpanId, OpenedColumns] = {}
+        """The source's columns of each table since it was opened, under the sink's names. Purged by ColumnWatch."""
         self._proposes_again: dict[tuple[str, str], float] = {}
         """Of a source and a sink of which one did not answer: when both are asked again for a statement."""
 
@@ -88,7 +87,7 @@ class AlteredTables:
         Where changes may be set aside, those that no alteration makes possible are, once the span has failed often
         enough. Raises SinkError, SourceError.
         """
-        self.numbers.pop(span.id, None)
+        self.opened.pop(span.id, None)
         if not parts.spec.evolves_tables:
             return self._proposed(parts, span, claim)
         self._alter(parts, span, claim, positions)
@@ -99,37 +98,44 @@ class AlteredTables:
         said = tables_said(self._source, spec, [plan])
         kept = _kept(parts.sink, claim)
         lake = _lake(parts.sink, claim, positions)
-        numbers = self._numbers(spec, span, said)
-        replaced = [] if numbers is None else kept.replaced(numbers)
         shape = spec_of(spec, plan).columns
+        found = self.source_columns.at_claim(spec, span.id, plan, said, kept.statements)
+        now = None if found is None else OpenedColumns(shaped_numbers(found.numbers, shape), found.statements)
+        if now is not None and now.statements is not None:
+            _keep_statements(parts.sink, claim, positions, kept, now.statements)
+        numbers = None if now is None else now.numbers
+        replaced = [] if numbers is None else kept.replaced(numbers)
+        retyped = {} if numbers is None else with_other_values(spec, kept.retyped(numbers))
         if numbers is not None and numbers.columns and shape.hides:
             check_hidden(spec, plan, kept, numbers, parts.sink.check([claim.table])[claim.table].columns)
         if span.task.copy is not None and is_whole(span.task.copy.rows):
-            self._begin_copy(span, claim, positions, numbers, is_renewed=bool(replaced))
+            self._begin_copy(span, claim, positions, now, is_renewed=bool(replaced or retyped))
             # Rows are copied by the source's names of now, which no change may have had yet.
             renamed = {} if numbers is None else _renamed(parts.sink, claim, kept, numbers)
             if renamed:
-                _tell(span, add_columns(spec, plan, dict.fromkeys(renamed, ""), said, kept, lake=lake))
+                lacking = dict.fromkeys(renamed, "")
+                _tell(span, add_columns(spec, plan, lacking, said, kept, lake=lake, numbers=_given(now)))
             announce = partial(_restoring, parts.sink, claim, positions, kept)
             _tell(span, restore_columns(spec, plan, said, kept, announce, lake=lake))
-            self._add_or_fit(parts, span, claim, positions, said, kept)
+            self._add_or_fit(parts, span, claim, positions, said, kept, _given(now))
             return  # the numbers are kept once all rows are copied
         check_restored(spec, plan, _still_restored(parts.sink, claim, positions, kept))
         check_replaced(spec, plan, replaced)
-        self._add_or_fit(parts, span, claim, positions, said, kept)
+        check_retyped(spec, plan, retyped)
+        self._add_or_fit(parts, span, claim, positions, said, kept, _given(now))
         _keep(parts.sink, claim, positions, kept, numbers)
-        self._watch(span, kept, numbers)
+        self._watch(span, kept, now)
 
-    def _watch(self, span: Span, kept: KnownColumns, numbers: ColumnNumbers | None) -> None:
+    def _watch(self, span: Span, kept: KnownColumns, now: OpenedColumns | None) -> None:
         """Also columns that are gone: their names may be given to others."""
-        known = None if numbers is None else kept.with_numbers(numbers).numbers
-        if known is not None:
-            self.numbers[span.id] = known
+        known = None if now is None else kept.with_numbers(now.numbers).numbers
+        if now is not None and known is not None:
+            self.opened[span.id] = OpenedColumns(known, now.statements)
 
     def _proposed(self, parts: FeedParts, span: Span, claim: Claim) -> str:
         """The statement that a user should run; empty if the source or the sink cannot be asked for it now."""
         spec, plan = parts.spec, span.task.plan
-        places = (_spelled(spec), _sink_of(spec))
+        places = (source_spelling(spec), _sink_of(spec))
         if not span.lacking or _is_borne(spec, span) or self._clock() < self._proposes_again.get(places, 0.0):
             return ""
         said, described = tables_said(self._source, spec, [plan]), event_schemas(self._source, spec, [plan])
@@ -141,7 +147,14 @@ class AlteredTables:
             return ""
 
     def _add_or_fit(  # noqa: PLR0917 - what one attempt knows
-        self, parts: FeedParts, span: Span, claim: Claim, positions: Positions, said: Said, kept: KnownColumns
+        self,
+        parts: FeedParts,
+        span: Span,
+        claim: Claim,
+        positions: Positions,
+        said: Said,
+        kept: KnownColumns,
+        numbers: ColumnNumbers | None,
     ) -> None:
         spec, plan = parts.spec, span.task.plan
         lake = _lake(parts.sink, claim, positions)
@@ -153,7 +166,7 @@ class AlteredTables:
         if span.lacking and self._is_renamed(parts, span, claim, positions, said, kept):
             return
         if span.lacking:
-            _tell(span, add_columns(spec, plan, span.lacking, said, kept, lake=lake))
+            _tell(span, add_columns(spec, plan, span.lacking, said, kept, lake=lake, numbers=numbers))
             return
         fitted = fit_columns(spec, plan, said, lake)
         done = fitted.statements or (fitted.columns if fitted.changes is not None else ())
@@ -172,7 +185,8 @@ class AlteredTables:
         if kept.numbers is None or not isinstance(sink, ColumnKeepingSink):
             return False
         until = check_retention(self._source, claim.topic, positions)
-        now = self._numbers(parts.spec, span, said)
+        found = self.source_columns.at_claim(parts.spec, span.id, span.task.plan, said, kept.statements)
+        now = None if found is None else shaped_numbers(found.numbers, shape)
         there = sink.check([claim.table])[claim.table].columns
         former = {
             old: name
@@ -189,29 +203,14 @@ class AlteredTables:
         _tell(span, [f"{old} is {former[old]} now" for old in span.lacking])
         return True
 
-    def _numbers(self, spec: FeedSpec, span: Span, said: Said) -> ColumnNumbers | None:
-        """What identifies the source's columns; None where nothing does, or if the source cannot be asked.
-
-        A table does not wait for that: its changes come from the log, and the next claim asks again.
-        """
-        database = _spelled(spec)
-        if self._clock() < self._asked_again.get(database, 0.0):
-            return None
-        try:
-            return source_numbers(spec, span.task.plan, said)
-        except SourceError as error:
-            self._asked_again[database] = self._clock() + SOURCE_PAUSE_SECONDS
-            _log.warning("span %s: columns that were dropped and added again are not noticed: %s", span.id, error)
-            return None
-
     def _begin_copy(
-        self, span: Span, claim: Claim, positions: Positions, numbers: ColumnNumbers | None, *, is_renewed: bool
+        self, span: Span, claim: Claim, positions: Positions, columns: OpenedColumns | None, *, is_renewed: bool
     ) -> None:
         request = "" if span.task.copy is None else span.task.copy.request
         known = self._copied.get(span.id)
         if known is None or known.request != request:
             until = check_retention(self._source, claim.topic, positions) if is_renewed else {}
-            self._copied[span.id] = _Copied(request, numbers, until)
+            self._copied[span.id] = _Copied(request, columns, until)
 
     def why_not_copied(self, span: Span, positions: Positions) -> str | None:
         """What the copy of the whole table waits for, in words; None if it can begin."""
@@ -228,8 +227,8 @@ class AlteredTables:
         known = self._copied.pop(span.id, None)
         kept = _kept(parts.sink, claim)
         if known is not None:
-            _keep(parts.sink, claim, positions, kept, known.numbers)
-            self._watch(span, kept, known.numbers)
+            _keep(parts.sink, claim, positions, kept, None if known.columns is None else known.columns.numbers)
+            self._watch(span, kept, known.columns)
         _set_restored(parts.sink, claim, positions, kept, ())
 
 
@@ -237,6 +236,11 @@ def _is_borne(spec: FeedSpec, span: Span) -> bool:
     """Whether changes that are refused are set aside by now."""
     may_set_aside = spec.on_bad_change == "quarantine" or bool(spec.skip)
     return may_set_aside and worst(span.failures) >= FAILURES_BORNE
+
+
+def _given(now: OpenedColumns | None) -> ColumnNumbers | None:
+    """The columns, if no catalogue numbers them: it is read again for an alteration, with what the changes have."""
+    return None if now is None or now.statements is None else now.numbers
 
 
 def _lake(sink: Sink, claim: Claim, positions: Positions) -> AtLake | None:
@@ -248,11 +252,6 @@ def _renamed(sink: Sink, claim: Claim, kept: KnownColumns, numbers: ColumnNumber
     """Columns of the source that the sink has under former names only."""
     there = sink.check([claim.table])[claim.table].columns
     return {name for old, name in kept.present_names(numbers).items() if old in there and name not in there}
-
-
-def _spelled(spec: FeedSpec) -> str:
-    database = spec.source.database
-    return "" if database is None else database.dsn or database.connection or ""
 
 
 def _sink_of(spec: FeedSpec) -> str:
@@ -272,6 +271,14 @@ def fed_columns(sink: Sink, claim: Claim) -> frozenset[str]:
 def _keep(sink: Sink, claim: Claim, positions: Positions, kept: KnownColumns, numbers: ColumnNumbers | None) -> None:
     if numbers is not None and isinstance(sink, ColumnKeepingSink) and kept.with_numbers(numbers) != kept:
         sink.change_known_columns(claim, positions, lambda known: known.with_numbers(numbers))
+
+
+def _keep_statements(
+    sink: Sink, claim: Claim, positions: Positions, kept: KnownColumns, statements: StatementNumbers
+) -> None:
+    """At once, whatever becomes of the claim: they may be gone from their topic when the numbers are kept."""
+    if isinstance(sink, ColumnKeepingSink) and kept.with_statements(statements) != kept:
+        sink.change_known_columns(claim, positions, lambda known: known.with_statements(statements))
 
 
 def _set_restored(sink: Sink, claim: Claim, positions: Positions, kept: KnownColumns, columns: Collection[str]) -> None:

@@ -53,7 +53,6 @@ from headgate.sinks.contract import ChangeBatch, Claim, OffsetRange, Sink, SinkE
 from headgate.sources.offsets import SourceError, check_retention
 from headgate.sources.said import tables_said
 from headgate.sources.topic_ids import check_topic_id, topic_id_of, topic_ids
-from headgate.tables.evolution import numbers_now
 
 __all__ = ["SpanLifecycle"]
 
@@ -118,7 +117,7 @@ class SpanLifecycle:
         self._checked_at: dict[str, float] = {}
         self.change_logs = ChangeLogFollower(table, log, self._ask_neighbours)
         self._topics = TopicWatch(table, partial(topic_ids, source), time.monotonic())
-        self._columns = ColumnWatch(table, self._altered.numbers, numbers_now)
+        self._columns = ColumnWatch(table, self._altered.opened, self._altered.source_columns.now)
         table.performers[Open] = lambda span, _: self._call(span, self._open, _share_of(span))
         table.performers[Settle] = lambda span, _: self._call(span, self._settle)
         table.performers[Seal] = lambda span, _: self._call(span, self._seal)

@@ -18,8 +18,14 @@ __all__ = ["first_numbers", "numbers_after"]
 _COLUMNS_MAX: Final = 4096
 """Columns of a table, at both databases: so many numbers belong to each statement."""
 
-_ALTER: Final = re.compile(r"(?:\s|/\*.*?\*/|(?:--|#)[^\n]*\n)*ALTER\b", re.IGNORECASE | re.DOTALL)
-"""How a statement begins that may give a column another name; clients write comments in front of it."""
+_KEEPS_COLUMNS: Final = re.compile(
+    r"(?:\s|/\*(?!M?!).*?\*/|(?:--|#)[^\n]*(?:\n|$))*(?:(?:CREATE|DROP|RENAME|TRUNCATE)\b|$)", re.IGNORECASE | re.DOTALL
+)
+"""How a statement begins that gives no column another name; clients write comments in front of it.
+
+A connector's snapshot creates tables that it found, or has no statement. All others are read: also ``SET STATEMENT …
+FOR ALTER TABLE``, and comments that the server executes.
+"""
 
 
 def first_numbers(columns: Sequence[str]) -> dict[str, int]:
@@ -29,19 +35,19 @@ def first_numbers(columns: Sequence[str]) -> dict[str, int]:
 
 def numbers_after(
     numbers: Mapping[str, int], changes: Iterable[tuple[int, TableChange]]
-) -> tuple[dict[str, int], list[str]]:
-    """The numbers after these changes of the table, and which statements were not understood, with the reason.
+) -> tuple[dict[str, int], list[tuple[int, str]]]:
+    """The numbers after these changes of the table, and the offsets of statements that were not understood, with why.
 
     ``changes``: with their offsets, in order. A statement that is not understood, and one of a connector's snapshot,
     leaves each name to the column that had it.
     """
-    unread: list[str] = []
+    unread: list[tuple[int, str]] = []
     for offset, change in changes:
-        added = {name: offset * _COLUMNS_MAX + place for place, name in enumerate(change.columns)}
+        added = {name: offset * _COLUMNS_MAX + place for place, name in enumerate(change.columns, start=1)}
         try:
             known = _by_origin(numbers, change.statement)
         except StatementError as error:
-            unread.append(f"offset {offset}: {error}")
+            unread.append((offset, str(error)))
             known = dict(numbers)
         folded = {name.lower(): number for name, number in reversed(known.items())}
         numbers = {name: folded.get(name.lower(), number) for name, number in added.items()}
@@ -53,7 +59,7 @@ def _by_origin(numbers: Mapping[str, int], statement: str) -> dict[str, int]:
 
     A column that exists and is added was known from the catalogue before its statement was read.
     """
-    if not numbers or _ALTER.match(statement) is None:
+    if not numbers or _KEEPS_COLUMNS.match(statement) is not None:
         return dict(numbers)
     before = list(numbers)
     found = origins(read_mariadb(statement), before)

@@ -12,20 +12,47 @@ import msgspec
 from headgate.records.control import Positions
 from headgate.sinks.contract import Claim
 
-__all__ = ["ColumnKeepingSink", "ColumnNumbers", "ExcludedColumns", "KnownColumns"]
+__all__ = ["ColumnKeepingSink", "ColumnNumbers", "ExcludedColumns", "KnownColumns", "StatementNumbers"]
 
 
 class ColumnNumbers(msgspec.Struct, frozen=True):
-    """Numbers by which the source's catalogue identifies columns.
+    """Numbers that identify a source's columns, whatever they are called.
 
-    ``table``: PostgreSQL's ``oid`` of the table. ``columns``: column, under the sink's name → ``attnum``, which is
-    never used again for another column of that table. ``excluded``: the same of columns that the feed leaves out, under
-    the source's names. A source without numbers has an empty ``table``, no ``columns``, and 0 for each excluded one.
+    ``table``: PostgreSQL's ``oid`` of the table; at MySQL and MariaDB its name, with the topic of the statements if
+    there is one. ``columns``: column, under the sink's name → ``attnum``, or what replication/statement_columns gives
+    it; a number is never used again for another column of that table. ``excluded``: the same of columns that the feed
+    leaves out, under the source's names. Without such numbers ``columns`` is empty, and each excluded one has 0.
+    ``types``: column, under the sink's name → its type, as the source's catalogue writes it.
     """
 
     table: str
     columns: Mapping[str, int]
     excluded: Mapping[str, int] = {}
+    types: Mapping[str, str] = {}
+
+
+class StatementNumbers(msgspec.Struct, frozen=True):
+    """The columns of a MySQL or MariaDB table, numbered by the statements below ``until`` of a connector's topic.
+
+    ``table``: as the catalogue identifies it. ``columns``: those that it had then, under the source's names, in their
+    order. ``began``: up to where the topic was read when they got their first numbers.
+    """
+
+    topic: str
+    topic_id: str
+    table: str
+    until: int
+    columns: Mapping[str, int]
+    began: int = 0
+
+    @property
+    def identity(self) -> str:
+        """See ColumnNumbers.table. A topic that is created again has other numbers.
+
+        So has one that is read from its start again, because statements may be gone. That happens after a version that
+        does not know this record has written what the sink keeps.
+        """
+        return f"{self.table} by {self.topic_id} since {self.began}"
 
 
 class ExcludedColumns(msgspec.Struct, frozen=True):
@@ -74,6 +101,7 @@ class KnownColumns(msgspec.Struct, frozen=True, kw_only=True):
     sink's table have for it. It holds for changes before ``until`` (partition → offset): behind it another column may
     have the name. ``first``: column that was added to a lake, which keeps no defaults → what rows have in it whose
     changes are from before, as text. ``excluded``: columns that the table must not get by another name either.
+    ``statements``: how far the source's statements are known, where they number its columns.
     """
 
     applied: tuple[str, ...] = ()
@@ -83,6 +111,7 @@ class KnownColumns(msgspec.Struct, frozen=True, kw_only=True):
     until: Mapping[int, int] = {}
     first: Mapping[str, str] = {}
     excluded: ExcludedColumns = ExcludedColumns()
+    statements: StatementNumbers | None = None
 
     def in_later_incarnation(self) -> "KnownColumns":
         """What still holds where all changes are applied again: of older ones, and of the source."""
@@ -97,10 +126,18 @@ class KnownColumns(msgspec.Struct, frozen=True, kw_only=True):
         excluded, before = self.excluded.met(numbers), self.numbers
         if not numbers.table:
             return msgspec.structs.replace(self, excluded=excluded)
-        columns = numbers.columns
+        columns, types = numbers.columns, numbers.types
         if before is not None and before.table == numbers.table:
-            columns = {**before.columns, **columns}
-        return msgspec.structs.replace(self, numbers=ColumnNumbers(numbers.table, columns), excluded=excluded)
+            columns, types = {**before.columns, **columns}, {**before.types, **types}
+        kept = ColumnNumbers(numbers.table, columns, types=types)
+        return msgspec.structs.replace(self, numbers=kept, excluded=excluded)
+
+    def with_statements(self, statements: StatementNumbers) -> "KnownColumns":
+        """The same after the source's statements were read further. Another part of the table may have read more."""
+        before = self.statements
+        if before is not None and before.identity == statements.identity and before.until > statements.until:
+            return self
+        return msgspec.structs.replace(self, statements=statements)
 
     def with_restored(self, columns: Iterable[str]) -> "KnownColumns":
         """The same with these columns waiting for their values, and no others."""
@@ -122,6 +159,22 @@ class KnownColumns(msgspec.Struct, frozen=True, kw_only=True):
         before = self.numbers.columns
         common = [name for name in self.applied if name in now.columns and name in before]
         return [name for name in common if before[name] != now.columns[name]]
+
+    def retyped(self, now: ColumnNumbers) -> dict[str, tuple[str, str]]:
+        """Columns with values whose type at the source is another one → the type that was known, and the present one.
+
+        A column that was renamed since is compared under its present name.
+        """
+        before = self.numbers
+        if before is None or before.table != now.table:
+            return {}
+        former = {name: old for old, name in self.present_names(now).items()}
+        types = {name: before.types.get(former.get(name, name)) for name in now.types}
+        return {
+            name: (old, now.types[name])
+            for name, old in types.items()
+            if old is not None and old != now.types[name] and former.get(name, name) in self.applied
+        }
 
     def former_names(self, name: str, now: ColumnNumbers | None) -> list[str]:
         """What a column of the source was called that has the name by now; nothing if that is not known."""

@@ -1,7 +1,8 @@
 """Reads which columns a connector's schema changes have left each table of a MySQL or MariaDB (formats/schema_changes).
 
 The topic is read for what the source's catalogue does not keep: whether a column under a known name is another one. It
-has no order with the rows, and needs none for that.
+has no order with the rows, and needs none for that. A connector that crashed writes its last statements once more:
+those do not count twice.
 """
 
 import logging
@@ -32,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class TopicRead(msgspec.Struct, frozen=True):
-    """A topic of schema changes. ``since``: its first offset; ``until``: up to where it was read.
+    """A topic of schema changes. ``since``: from where it was read without a gap; ``until``: up to where.
 
     ``tables``: database and table → (offset, what a statement left of it), in order.
     """
@@ -75,22 +76,28 @@ class SchemaChanges:
         end = end_offsets(self._connection, {topic: 1})[topic][0]
         first = start_offsets(self._connection, {topic: 1}, "earliest")[topic][0]
         start = max(known.until, first)
+        since = known.since if 0 < known.until >= first else first
         if start >= end:
-            return msgspec.structs.replace(known, since=first, until=start)
+            return msgspec.structs.replace(known, since=since, until=start)
         registry = spec.source.registry
+        seen = {change for changes in known.tables.values() for _, change in changes if change.place}
         decoder = SchemaChangeDecoder(None if registry is None else SchemaRegistry(registry).schema)
         tables, reached = {table: list(changes) for table, changes in known.tables.items()}, start
         try:
             for message in read_stretch(self._connection, topic, 0, start, end):
                 offset = int(message.offset() or 0)
                 for change in _decoded(decoder, topic, offset, message.value()):
+                    if change in seen:
+                        continue
+                    if change.place:
+                        seen.add(change)
                     tables.setdefault((change.database, change.table), []).append((offset, change))
                 reached = offset + 1
         except RecordGoneError as error:
             raise SourceUnreachableError(f"topic {topic} loses records while it is read: {error}") from error
         except (LogError, SchemasUnavailableError) as error:
             raise SourceUnreachableError(str(error)) from error
-        return TopicRead(known.topic_id, first, reached, tables)
+        return TopicRead(known.topic_id, since, reached, tables)
 
 
 def schema_topic_of(spec: FeedSpec, topic: str) -> str | None:

@@ -16,7 +16,7 @@ from headgate.databases.postgresql.reading import reading as reading_postgresql
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.databases.postgresql.sql import quoted
-from headgate.records.identifiers import split_table
+from headgate.records.identifiers import parse_identifier, show_identifier, split_table
 from headgate.sinks.known_columns import ColumnNumbers
 from headgate.tables.mysql_rights import missing_alter, missing_rights
 from headgate.tables.plan import Sink
@@ -26,7 +26,6 @@ __all__ = ["Catalogue", "MysqlCatalogue", "PostgresCatalogue", "open_catalogue"]
 
 _NAME: Final = "headgate tables"
 """What a session is called at a PostgreSQL."""
-
 
 _NO_CREATE: Final = """
 SELECT format('GRANT USAGE, CREATE ON SCHEMA %%I TO %%I', nspname, current_user) FROM pg_namespace
@@ -51,11 +50,15 @@ SELECT attname, (attmissingval::text::text[])[1] FROM pg_attribute
 WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND atthasmissing
 """
 
-_NUMBERS: Final = "SELECT attname, attnum FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped"
-
 _NUMBERS_OF: Final = """
-SELECT attrelid::text, attname, attnum FROM pg_attribute
-WHERE attrelid = ANY (%s::oid[]) AND attnum > 0 AND NOT attisdropped
+SELECT attrelid::text, attname, attnum, format_type(atttypid, atttypmod) FROM pg_attribute
+WHERE attrelid = ANY (%s::oid[]) AND attnum > 0 AND NOT attisdropped ORDER BY attnum
+"""
+
+# By database, because both servers open the files of every table of every other one.
+_TYPES_OF: Final = """
+SELECT table_name, column_name, column_type FROM information_schema.columns
+WHERE table_schema = %s AND table_name IN ({}) ORDER BY table_name, ordinal_position
 """
 
 
@@ -110,11 +113,11 @@ class Catalogue(Protocol):
         ...
 
     def column_numbers(self, name: str) -> ColumnNumbers | None:
-        """What identifies the table and its columns whatever they are called; None where nothing does."""
+        """What identifies the table and its columns, and their types; None if the table does not exist."""
         ...
 
-    def numbers_of(self, tables: Collection[str]) -> dict[str, dict[str, int]]:
-        """Table → column → its number, of tables as ``column_numbers`` identifies them. Lacks those that are gone."""
+    def numbers_of(self, tables: Collection[str]) -> dict[str, ColumnNumbers]:
+        """The same of tables as ``column_numbers`` identifies them. Lacks those that are gone."""
         ...
 
     def logged_columns(self, name: str) -> frozenset[str] | None:
@@ -187,17 +190,16 @@ class PostgresCatalogue:
     def column_numbers(self, name: str) -> ColumnNumbers | None:
         """See Catalogue."""
         found = find_table(self._session.execute, self._session.path, name)
-        if found is None:
-            return None
-        rows = self._session.execute(_NUMBERS, (found[0],))
-        return ColumnNumbers(str(found[0]), {str(column): int(number) for column, number in rows})
+        return None if found is None else self.numbers_of([str(found[0])]).get(str(found[0]))
 
-    def numbers_of(self, tables: Collection[str]) -> dict[str, dict[str, int]]:
+    def numbers_of(self, tables: Collection[str]) -> dict[str, ColumnNumbers]:
         """See Catalogue."""
         numbers: dict[str, dict[str, int]] = {}
-        for table, column, number in self._session.execute(_NUMBERS_OF, (sorted(tables),)):
+        types: dict[str, dict[str, str]] = {}
+        for table, column, number, type_ in self._session.execute(_NUMBERS_OF, (sorted(tables),)):
             numbers.setdefault(str(table), {})[str(column)] = int(number)
-        return numbers
+            types.setdefault(str(table), {})[str(column)] = str(type_)
+        return {table: ColumnNumbers(table, columns, types=types[table]) for table, columns in numbers.items()}
 
     def logged_columns(self, name: str) -> frozenset[str] | None:
         """See Catalogue. Of a partitioned table, those of each partition."""
@@ -274,14 +276,22 @@ class MysqlCatalogue:
         return {}
 
     def column_numbers(self, name: str) -> ColumnNumbers | None:
-        """See Catalogue. Both only have a column's place among the others, which changes."""
-        del name
-        return None
+        """See Catalogue. Both only have a column's place among the others, which changes, so there are types only."""
+        place = self.place(name)
+        table = "" if place is None else show_identifier(place)
+        return self.numbers_of([table]).get(table) if table else None
 
-    def numbers_of(self, tables: Collection[str]) -> dict[str, dict[str, int]]:
+    def numbers_of(self, tables: Collection[str]) -> dict[str, ColumnNumbers]:
         """See Catalogue."""
-        del tables
-        return {}
+        types: dict[str, dict[str, str]] = {}
+        by_schema: dict[str, list[str]] = {}
+        for schema, table in map(parse_identifier, sorted(tables)):
+            by_schema.setdefault(schema, []).append(table)
+        for schema, names in by_schema.items():
+            query = _TYPES_OF.format(", ".join(["%s"] * len(names)))
+            for table, column, type_ in self._session.execute(query, (schema, *names)):
+                types.setdefault(show_identifier((schema, str(table))), {})[str(column)] = str(type_)
+        return {table: ColumnNumbers(table, {}, types=found) for table, found in types.items()}
 
     def logged_columns(self, name: str) -> frozenset[str] | None:
         """See Catalogue. Connectors need binlog_row_image=FULL."""

@@ -15,6 +15,7 @@ import msgspec
 from headgate.config.columns import ColumnOptions
 from headgate.config.feed import FeedSpec
 from headgate.databases.address import Target
+from headgate.databases.catalogue import Product
 from headgate.databases.faults import Fault
 from headgate.databases.kinds import kind_of
 from headgate.databases.mysql.errors import MysqlError, errno
@@ -38,7 +39,7 @@ from headgate.sources.database import as_source_errors, source_target
 from headgate.sources.table_names import source_table
 from headgate.sources.table_options import spec_of
 from headgate.tables.alteration import Alteration, AlterationContext, names_of, plan_alteration
-from headgate.tables.catalogues import Catalogue, open_catalogue
+from headgate.tables.catalogues import open_catalogue
 from headgate.tables.executing import TRIES, TakenError, execute_at_mysql, execute_at_postgresql
 from headgate.tables.fitting import plan_fitting
 from headgate.tables.keyed import keyed_definition
@@ -47,12 +48,14 @@ from headgate.tables.lake_definition import LakeDefinition, SinkDefinition
 from headgate.tables.missing import Said, chosen_types
 from headgate.tables.mysql_rights import grant_on, missing_alter
 from headgate.tables.plan import Sink, needed_first
+from headgate.tables.retyped import may_have_other_values
 from headgate.tables.shaped import shaped_definition, with_target_names
 from headgate.tables.statement import Definition
 
 __all__ = [
     "AtLake", "NotAlteredError", "ResyncNeededError", "StillRefusedError", "add_columns", "check_hidden",
-    "check_replaced", "check_restored", "fit_columns", "numbers_now", "restore_columns", "source_numbers",
+    "check_replaced", "check_restored", "check_retyped", "fit_columns", "numbers_now", "restore_columns",
+    "shaped_numbers", "source_numbers", "with_other_values",
 ]  # fmt: skip
 
 _DUPLICATE_COLUMN: Final = 1060
@@ -97,11 +100,13 @@ def add_columns(
     kept: KnownColumns | None = None,
     *,
     lake: AtLake | None = None,
+    numbers: ColumnNumbers | None = None,
 ) -> tuple[str, ...]:
     """Add columns that a change has and the feed's table lacks, or give them their new names. Idempotent.
 
     ``lacking``: column → how the change's event describes its values. ``kept``: what the sink keeps of the table's
-    columns. ``lake``: where the sink is one. Returns the columns. Raises SinkError, SourceError.
+    columns. ``lake``: where the sink is one. ``numbers``: of the source's columns, unless its catalogue has them.
+    Returns the columns. Raises SinkError, SourceError.
     """
     masks = spec_of(spec, plan).columns
     computed = [name for name in lacking if name in masks.set]
@@ -119,7 +124,7 @@ def add_columns(
         )
     kept = kept or KnownColumns()
     for _ in range(TRIES):
-        with _both(spec, plan, said, ", ".join(lacking), lake) as (source, sink, known):
+        with _both(spec, plan, said, ", ".join(lacking), lake, numbers) as (source, sink, known):
             alteration = plan_alteration(source, sink, lacking, msgspec.structs.replace(known, kept=kept))
         if alteration.lost:
             raise ResyncNeededError(
@@ -173,20 +178,19 @@ def check_restored(spec: FeedSpec, plan: SpanPlan, restored: Sequence[str]) -> N
 
 
 def source_numbers(spec: FeedSpec, plan: SpanPlan, said: Said) -> ColumnNumbers | None:
-    """What identifies the table's columns at the source now; None where nothing does and none is left out.
+    """What identifies the table and its columns at the source now, under the source's names; None without a catalogue.
 
     Raises SourceError.
     """
-    database, shape = spec.source.database, spec_of(spec, plan).columns
-    target = None if database is None else source_target(database)
-    if target is None or (kind_of(target.dsn, target.options).name != "postgresql" and not shape.exclude):
+    database = spec.source.database
+    if database is None:
         return None
-    with as_source_errors(), open_catalogue(target) as source:
+    with as_source_errors(), open_catalogue(source_target(database)) as source:
         name = source_table(spec, plan.table, plan.topic, has=source.has, said=said)
-        return None if name is None else _numbers(source, name, shape)
+        return None if name is None else source.column_numbers(name)
 
 
-def numbers_now(spec: FeedSpec, tables: Collection[str]) -> dict[str, dict[str, int]]:
+def numbers_now(spec: FeedSpec, tables: Collection[str]) -> dict[str, ColumnNumbers]:
     """See Catalogue.numbers_of, of the feed's source. Raises SourceError."""
     database = spec.source.database
     if database is None:
@@ -195,18 +199,16 @@ def numbers_now(spec: FeedSpec, tables: Collection[str]) -> dict[str, dict[str, 
         return source.numbers_of(tables)
 
 
-def _numbers(source: Catalogue, name: str, shape: ColumnOptions) -> ColumnNumbers | None:
-    found, exclude = source.column_numbers(name), shape.exclude or ()
-    if found is not None:
-        listed = shape.include is not None
-        hidden = [name for name in found.columns if (not shape.goes(name) if listed else name in exclude)]
-        excluded = {name: found.columns[name] for name in hidden}
-        return ColumnNumbers(found.table, with_target_names(found.columns, shape), excluded)
-    definition = source.definition(name) if exclude else None
-    if definition is None:
-        return None
-    there = names_of(definition)
-    return ColumnNumbers("", {}, {column: 0 for column in exclude if column in there})
+def shaped_numbers(found: ColumnNumbers, shape: ColumnOptions) -> ColumnNumbers:
+    """The same under the sink's names, with those that the feed leaves out."""
+    exclude = shape.exclude or ()
+    hidden = [name for name in found.types if (name in exclude if shape.include is None else not shape.goes(name))]
+    return ColumnNumbers(
+        found.table,
+        with_target_names(found.columns, shape),
+        {name: found.columns.get(name, 0) for name in hidden},
+        with_target_names(found.types, shape),
+    )
 
 
 def check_hidden(
@@ -265,8 +267,32 @@ def check_replaced(spec: FeedSpec, plan: SpanPlan, replaced: Sequence[str]) -> N
     """Raise ResyncNeededError for columns that the source has dropped and added again."""
     if replaced:
         raise ResyncNeededError(
-            f"column {shown_names(replaced)} of table {plan.table} was dropped and added again at the source, so rows "
-            "of the sink that did not change since have values that the source does not have. "
+            f"column {shown_names(replaced)} of table {plan.table} was dropped and added again at the source, or got "
+            "the name of another one, so rows of the sink that did not change since have values that the source does "
+            "not have. "
+            f"{_resync_of(spec, plan)} applies what the log has by now, and then copies all rows"
+        )
+
+
+def with_other_values(spec: FeedSpec, retyped: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """Those of KnownColumns.retyped whose values may be others now."""
+    database = spec.source.database
+    if database is None or not retyped:
+        return {}
+    target = source_target(database)
+    # MySQL's types are read as MariaDB's.
+    is_postgresql = kind_of(target.dsn, target.options).name == "postgresql"
+    product = Product.POSTGRESQL if is_postgresql else Product.MARIADB
+    return {name: types for name, types in retyped.items() if may_have_other_values(product, *types)}
+
+
+def check_retyped(spec: FeedSpec, plan: SpanPlan, retyped: Mapping[str, tuple[str, str]]) -> None:
+    """Raise ResyncNeededError for columns whose values a change of their type may have changed at the source."""
+    if retyped:
+        types = "; ".join(f"{name} is {now}, and was {before}" for name, (before, now) in retyped.items())
+        raise ResyncNeededError(
+            f"table {plan.table} has columns of another type at the source by now ({types}), so rows of the sink that "
+            "did not change since may have values that the source does not have. "
             f"{_resync_of(spec, plan)} applies what the log has by now, and then copies all rows"
         )
 
@@ -342,8 +368,13 @@ def _at_sink(spec: FeedSpec, lake: AtLake | None) -> Iterator[_SinkCatalogue]:
 
 
 @contextmanager
-def _both(
-    spec: FeedSpec, plan: SpanPlan, said: Said, columns: str, lake: AtLake | None
+def _both(  # noqa: PLR0917 - what a plan is made of
+    spec: FeedSpec,
+    plan: SpanPlan,
+    said: Said,
+    columns: str,
+    lake: AtLake | None,
+    numbers: ColumnNumbers | None = None,
 ) -> Iterator[tuple[Definition, SinkDefinition, AlterationContext]]:
     """The table at the source and at the sink, and what else a plan needs."""
     database = spec.source.database
@@ -363,12 +394,12 @@ def _both(
             definition = keyed_definition(definition, spec_of(spec, plan).key)
             shape = spec_of(spec, plan).columns
             missing = with_target_names(source.missing_values(name), shape)
-            numbers = _numbers(source, name, shape)
+            found = source.column_numbers(name) if numbers is None else None
         known = AlterationContext(
             sink=at_sink.sink(),
             missing=missing,
             is_empty=_is_whole(plan) and not at_sink.has_rows(plan.table),
-            numbers=numbers,
+            numbers=numbers if found is None else shaped_numbers(found, shape),
             types=chosen_types(spec, [plan], at_sink).get((target.schema, target.table), {}),
             shown=at_sink.shown(plan.table),
             masked=frozenset(map(shape.target, shape.mask)),

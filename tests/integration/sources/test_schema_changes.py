@@ -65,6 +65,10 @@ def test_a_connector_shows_which_columns_are_others_under_the_same_names(
         name: number for name, number in first.items() if name != "a"
     }
     assert again["a"] not in first.values()
+    once_more = after("DROP COLUMN a, ADD COLUMN a int")
+    assert once_more == again | {"a": once_more["a"]}, "the statement is not the former one, which has the same text"
+    assert once_more["a"] != again["a"]
+    again = once_more
     swapped = after("RENAME COLUMN a TO x", "CHANGE b a bigint", "RENAME COLUMN x TO b")
     assert (swapped["a"], swapped["b"]) == (again["b"], again["a"])
     renamed = after("DROP COLUMN c", "RENAME COLUMN b TO c")
@@ -84,9 +88,11 @@ def test_a_topic_is_read_on_and_what_it_has_lost_is_known(kafka_bootstrap: str, 
     assert changes.read(JSON, topic) is None, "there is no such topic"
     make_topics(connection.admin, NewTopic(topic, 1, 1))
 
-    def write(*columns: str) -> None:
+    def write(*columns: str, at: int | None = None) -> None:
         table = {"id": '"d"."t"', "table": {"columns": [{"name": name} for name in columns]}}
-        producer.produce(topic, msgspec.json.encode({"ddl": ",".join(columns), "tableChanges": [table]}))
+        source = {"server_id": 1, "file": None if at is None else "bin.1", "pos": at}
+        value = {"ddl": ",".join(columns), "tableChanges": [table], "source": source}
+        producer.produce(topic, msgspec.json.encode(value))
         assert producer.flush(ANSWER_SECONDS) == 0
 
     def read() -> tuple[int, int, list[tuple[int, tuple[str, ...]]]]:
@@ -103,11 +109,20 @@ def test_a_topic_is_read_on_and_what_it_has_lost_is_known(kafka_bootstrap: str, 
     for future in connection.admin.delete_records([TopicPartition(topic, 0, 3)]).values():
         future.result(ANSWER_SECONDS)
     write("id", "b")
-    assert read() == (3, 4, [(0, ("id",)), (2, ("id", "a")), (3, ("id", "b"))])
+    known = [(0, ("id",)), (2, ("id", "a")), (3, ("id", "b"))]
+    assert read() == (0, 4, known), "what was deleted had been read"
+    write("id", "gone")
+    for future in connection.admin.delete_records([TopicPartition(topic, 0, 5)]).values():
+        future.result(ANSWER_SECONDS)
+    assert read() == (5, 5, known)
     before = changes.read(JSON, topic)
     make_again(connection, topic, 1)
     write("id")
     assert read() == (0, 1, [(0, ("id",))])
+    for at in (10, 20, 10, 20, 30):  # the connector has crashed after the second one
+        write("id", "a", at=at)
+        assert changes.read(JSON, topic) is not None
+    assert read() == (0, 6, [(0, ("id",)), *((offset, ("id", "a")) for offset in (1, 2, 5))])
     after = changes.read(JSON, topic)
     assert before is not None
     assert after is not None

@@ -29,6 +29,7 @@ from headgate.tables.evolution import (
     fit_columns,
     numbers_now,
     restore_columns,
+    shaped_numbers,
     source_numbers,
 )
 from headgate.tables.missing import check_alterable, no_schema
@@ -429,7 +430,7 @@ def test_a_column_that_postgresql_proves_to_be_renamed_is_renamed_once(pair: Pai
     for side in (pair.source, pair.sink):
         side.execute(f"ALTER TABLE {side.name} ADD COLUMN old int")
         side.execute(f"INSERT INTO {side.name} VALUES (1, 5)")
-    kept = KnownColumns(applied=("id", "old"), numbers=source_numbers(pair.feed(), pair.plan, said))
+    kept = KnownColumns(applied=("id", "old"), numbers=numbers_of(pair.feed(), pair))
     pair.source.execute(f"ALTER TABLE {pair.source.name} RENAME COLUMN old TO new")
     with ThreadPoolExecutor(3) as pool:
         done = [pool.submit(add_columns, pair.feed(), pair.plan, {"new": ""}, said, kept) for _ in range(3)]
@@ -459,20 +460,19 @@ def test_a_column_that_is_left_out_does_not_come_by_a_new_name(pair: Pair) -> No
 def numbers_of(feed: FeedSpec, pair: Pair) -> ColumnNumbers:
     found = source_numbers(feed, pair.plan, said)
     assert found is not None
-    return found
+    return shaped_numbers(found, feed.columns)
 
 
 @pairs((PG, PG), (MY, PG))
 def test_postgresql_alone_tells_that_a_column_was_dropped_and_added_again(pair: Pair) -> None:
     pair.source.execute(f"ALTER TABLE {pair.source.name} ADD COLUMN a int")
-    numbers = source_numbers(pair.feed(), pair.plan, said)
+    numbers = numbers_of(pair.feed(), pair)
     pair.source.execute(f"ALTER TABLE {pair.source.name} DROP COLUMN a, ADD COLUMN a int")
-    now = source_numbers(pair.feed(), pair.plan, said)
+    now = numbers_of(pair.feed(), pair)
     if pair.source.kind != PG:
-        assert (numbers, now) == (None, None)
+        assert now == numbers
+        assert not now.columns
         return
-    assert numbers is not None
-    assert now is not None
     assert KnownColumns(applied=("a", "id"), numbers=numbers).replaced(now) == ["a"]
 
 
@@ -481,16 +481,32 @@ def test_the_numbers_of_open_tables_show_names_that_are_others_by_now(pair: Pair
     table, feed = pair.source.name, pair.feed()
     pair.source.execute(f"ALTER TABLE {table} ADD COLUMN a int, ADD COLUMN b int, ADD COLUMN c int")
     opened = numbers_of(feed, pair)
-    assert numbers_now(feed, {opened.table, "1"}) == {opened.table: opened.columns}
+    assert numbers_now(feed, {opened.table, "1"}) == {opened.table: opened}
     pair.source.execute(f"ALTER TABLE {table} RENAME COLUMN a TO x")
     pair.source.execute(f"ALTER TABLE {table} RENAME COLUMN b TO a")
     pair.source.execute(f"ALTER TABLE {table} RENAME COLUMN x TO b")
     pair.source.execute(f"ALTER TABLE {table} DROP COLUMN c, ADD COLUMN c int")
-    before, now = opened.columns, numbers_now(feed, [opened.table])[opened.table]
+    before, now = opened.columns, numbers_now(feed, [opened.table])[opened.table].columns
     assert (now["a"], now["b"]) == (before["b"], before["a"])
     assert now["c"] > max(before.values())
     pair.source.execute(f"DROP TABLE {table}")
     assert numbers_now(feed, [opened.table]) == {}
+
+
+@pairs((PG, PG), (MY, PG))
+def test_types_of_open_tables_are_read_with_their_numbers(pair: Pair) -> None:
+    table, feed = pair.source.name, pair.feed()
+    pair.source.execute(f"ALTER TABLE {table} ADD COLUMN a decimal(6,2)")
+    before = numbers_of(feed, pair)
+    pair.source.execute(
+        f"ALTER TABLE {table} " + ("ALTER a TYPE decimal(6,1)" if pair.source.kind == PG else "MODIFY a decimal(6,1)")
+    )
+    now = numbers_now(feed, [before.table])[before.table]
+    name = "numeric" if pair.source.kind == PG else "decimal"
+    kept = KnownColumns(applied=("a", "id")).with_numbers(before)
+    assert kept.retyped(now) == {"a": (f"{name}(6,2)", f"{name}(6,1)")}
+    assert KnownColumns(applied=("id",)).with_numbers(before).retyped(now) == {}, "the sink never had it"
+    assert kept.with_numbers(now).retyped(now) == {}
 
 
 TYPES: Final = {

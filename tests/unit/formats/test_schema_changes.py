@@ -12,7 +12,7 @@ from headgate.formats.schema_changes import SchemaChangeDecoder, TableChange
 
 DDL = "ALTER TABLE items DROP COLUMN a, ADD COLUMN a int"
 EVENT: dict[str, Any] = {
-    "source": {"name": "shop", "db": "shop", "ts_ms": 1},
+    "source": {"name": "shop", "db": "shop", "ts_ms": 1, "server_id": 7, "file": "bin.000003", "pos": 219},
     "ts_ms": 2,
     "databaseName": "shop",
     "ddl": DDL,
@@ -21,7 +21,7 @@ EVENT: dict[str, Any] = {
         {"type": "DROP", "id": '"shop"."old"', "table": None},
     ],
 }
-FOUND = [TableChange("shop", "it.ems", ("id", "a"), DDL)]
+FOUND = [TableChange("shop", "it.ems", ("id", "a"), DDL, (7, "bin.000003", 219))]
 
 
 @pytest.mark.parametrize("event", [EVENT, {"schema": {"type": "struct"}, "payload": EVENT}])
@@ -58,11 +58,22 @@ CHANGE = {
         {"name": "table", "type": ["null", TABLE]},
     ],
 }
+SOURCE = {
+    "type": "record",
+    "name": "Source",
+    "fields": [
+        {"name": "name", "type": "string"},
+        {"name": "server_id", "type": "long"},
+        {"name": "file", "type": "string"},
+        {"name": "pos", "type": "long"},
+    ],
+}
 SCHEMA = {
     "type": "record",
     "name": "SchemaChangeValue",
     "namespace": "io.debezium.connector.mariadb",
     "fields": [
+        {"name": "source", "type": SOURCE},
         {"name": "databaseName", "type": ["null", "string"]},
         {"name": "ddl", "type": ["null", "string"]},
         {"name": "tableChanges", "type": {"type": "array", "items": CHANGE}},

@@ -12,11 +12,12 @@ from headgate.agent.core.executor import CopyOrder, SpanId, SpanTask
 from headgate.agent.core.span.states import Span, TaskPhase
 from headgate.config.feed import parse_feed
 from headgate.records.control import Epoch, SpanPlan
-from headgate.replication import altered_tables
-from headgate.replication.altered_tables import SOURCE_PAUSE_SECONDS, AlteredTables
+from headgate.replication import altered_tables, source_columns
+from headgate.replication.altered_tables import AlteredTables
+from headgate.replication.source_columns import SOURCE_PAUSE_SECONDS, OpenedColumns
 from headgate.replication.span_table import FAILURES_BORNE
 from headgate.sinks.contract import Claim, FeedIdentity, SinkUnavailableError
-from headgate.sinks.known_columns import ColumnNumbers, KnownColumns
+from headgate.sinks.known_columns import ColumnNumbers, KnownColumns, StatementNumbers
 from headgate.sources.database import SourceDatabaseError
 from headgate.tables.alteration import Alteration
 from headgate.tables.evolution import NotAlteredError, ResyncNeededError, StillRefusedError
@@ -70,7 +71,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str]]:
         return kept.applied
 
     monkeypatch.setattr(altered_tables, "restore_columns", restore)
-    monkeypatch.setattr(altered_tables, "source_numbers", lambda *_: None)
+    monkeypatch.setattr(source_columns, "source_numbers", lambda *_: None)
     monkeypatch.setattr(altered_tables, "add_columns", add)
     monkeypatch.setattr(altered_tables, "fit_columns", fit)
     return found
@@ -172,7 +173,7 @@ class Agent:
         self.numbers: ColumnNumbers | Exception = numbers
         self.questions, self.now = 0, 0.0
         self.columns: dict[str, Any] = {}
-        monkeypatch.setattr(altered_tables, "source_numbers", self._answer)
+        monkeypatch.setattr(source_columns, "source_numbers", self._answer)
         monkeypatch.setattr(altered_tables, "check_retention", lambda *_: {0: ends})
         self.altered = AlteredTables(None, lambda: self.now)  # type: ignore[arg-type]
 
@@ -214,10 +215,10 @@ def test_columns_are_watched_while_the_table_is_open_and_also_those_that_are_gon
     gone = {**BEFORE.columns, "gone": 77}
     sink, agent = Sink(KnownColumns(numbers=ColumnNumbers(BEFORE.table, gone))), Agent(monkeypatch, BEFORE)
     agent.claim(sink)
-    assert agent.altered.numbers == {TASK.id: ColumnNumbers(BEFORE.table, gone)}
+    assert agent.altered.opened == {TASK.id: OpenedColumns(ColumnNumbers(BEFORE.table, gone))}
     agent.numbers = SourceDatabaseError("no answer")
     agent.claim(sink)
-    assert agent.altered.numbers == {}
+    assert agent.altered.opened == {}
 
 
 @pytest.mark.usefixtures("asked")
@@ -278,10 +279,10 @@ def test_a_column_that_is_included_later_is_what_the_list_means(monkeypatch: pyt
 def test_columns_are_not_watched_any_more_once_the_feed_does_not_evolve(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = Agent(monkeypatch, BEFORE)
     agent.claim(Sink())
-    assert TASK.id in agent.altered.numbers
+    assert TASK.id in agent.altered.opened
     monkeypatch.setattr(altered_tables, "proposed_columns", lambda *_: "")
     agent.proposed("dbname=y")
-    assert agent.altered.numbers == {}
+    assert agent.altered.opened == {}
 
 
 @pytest.mark.usefixtures("asked")
@@ -298,6 +299,42 @@ def test_a_replaced_column_stops_the_table_until_all_rows_were_copied(monkeypatc
     assert sink.kept == FILLED, "a copy that is not over proves nothing"
     agent.altered.copied(agent.parts, agent.span, CLAIM, {0: 9})
     assert sink.kept == FILLED.with_numbers(AFTER)
+    agent.claim(sink)
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_type_that_may_have_changed_values_stops_the_table_until_all_rows_were_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, more, fewer = (replace(BEFORE, types={"c": f"numeric({digits})"}) for digits in ("8,2", "9,3", "8,1"))
+    sink, agent = Sink(replace(FILLED, numbers=before)), Agent(monkeypatch, more)
+    agent.claim(sink)
+    assert sink.kept.numbers is not None
+    assert sink.kept.numbers.types == {"c": "numeric(9,3)"}, "it holds every value"
+    agent.numbers = fewer
+    for _ in range(2):
+        with pytest.raises(ResyncNeededError, match=r"\(c is numeric\(8,1\), and was numeric\(9,3\)\)"):
+            agent.claim(sink)
+    assert "the log is applied to where it ended" in str(agent.claim(sink, "r1", position=5))
+    agent.altered.copied(agent.parts, agent.span, CLAIM, {0: 9})
+    assert sink.kept.numbers.types == fewer.types
+    agent.claim(sink)
+
+
+def test_statements_are_kept_at_once_and_their_numbers_once_all_rows_were_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(altered_tables, "restore_columns", lambda *_, **__: ())
+    sink, agent = Sink(FILLED), Agent(monkeypatch, AFTER)
+    read = StatementNumbers("shop", "x", "d.t", 8, AFTER.columns)
+    monkeypatch.setattr(agent.altered.source_columns, "at_claim", lambda *_: OpenedColumns(AFTER, read))
+    with pytest.raises(ResyncNeededError, match="column c"):
+        agent.claim(sink)
+    assert sink.kept == FILLED.with_statements(read)
+    agent.claim(sink, "r1")
+    agent.altered.copied(agent.parts, agent.span, CLAIM, {0: 9})
+    assert sink.kept == FILLED.with_statements(read).with_numbers(AFTER)
+    assert agent.altered.opened[TASK.id].statements == read
     agent.claim(sink)
 
 

@@ -1,6 +1,6 @@
 """Columns that get the names of others at the source are noticed while their table replicates."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import msgspec
 import pytest
@@ -8,8 +8,8 @@ import pytest
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.states import TaskPhase
 from headgate.config.feed import FeedSpec
-from headgate.replication.altered_tables import SOURCE_PAUSE_SECONDS
 from headgate.replication.column_watch import COLUMNS_SECONDS, ColumnWatch
+from headgate.replication.source_columns import SOURCE_PAUSE_SECONDS, OpenedColumns
 from headgate.replication.span_table import SpanTable
 from headgate.sinks.known_columns import ColumnNumbers
 from headgate.sources.offsets import SourceError
@@ -26,24 +26,31 @@ def spec(database: str, columns: Mapping[str, object] | None = None) -> str:
     return msgspec.json.encode(feed).decode()
 
 
+def numbered(columns: Mapping[str, int], table: str = "16", types: Mapping[str, str] | None = None) -> ColumnNumbers:
+    return ColumnNumbers(table, columns, types=dict.fromkeys(columns, "integer") | dict(types or {}))
+
+
 class Source:
     """Table → its columns' numbers, by database."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, dict[str, int]] = {"16": {"id": 1, "a": 2, "b": 3}}
+        self.types: dict[str, str] = {}
         self.silent: set[str] = set()
         self.asked: list[tuple[str, frozenset[str]]] = []
 
-    def read(self, feed: FeedSpec, tables: Collection[str]) -> Mapping[str, Mapping[str, int]]:
+    def read(self, feed: FeedSpec, opened: Mapping[SpanId, OpenedColumns]) -> Mapping[SpanId, ColumnNumbers]:
         assert feed.source.database is not None
         dsn = str(feed.source.database.dsn)
-        self.asked.append((dsn, frozenset(tables)))
+        tables = {span: columns.numbers.table for span, columns in opened.items()}
+        self.asked.append((dsn, frozenset(tables.values())))
         if dsn in self.silent:
             raise SourceError("no answer")
-        return {table: self.numbers[table] for table in tables if table in self.numbers}
+        there = {span: table for span, table in tables.items() if table in self.numbers}
+        return {span: numbered(self.numbers[table], table, self.types) for span, table in there.items()}
 
 
-BEFORE = ColumnNumbers("16", {"id": 1, "a": 2, "b": 3})
+BEFORE = numbered({"id": 1, "a": 2, "b": 3})
 
 
 class Watched:
@@ -52,12 +59,12 @@ class Watched:
     def __init__(self, table: SpanTable, lifecycle: Restarts) -> None:
         self.table, self.source, self.restarted = table, Source(), lifecycle.restarted
         self.now = 0.0
-        self.opened: dict[SpanId, ColumnNumbers] = {}
+        self.opened: dict[SpanId, OpenedColumns] = {}
         self.watch = ColumnWatch(table, self.opened, self.source.read, lambda: self.now)
 
     def open(self, numbers: ColumnNumbers = BEFORE, name: str = "s", feed: str = "") -> SpanId:
         span = is_open(self.table, {0: 5}, name, spec=feed or spec("d"), topic=name)
-        self.opened[span] = numbers
+        self.opened[span] = OpenedColumns(numbers)
         return span
 
 
@@ -100,6 +107,13 @@ def test_what_changes_show_is_left_to_them(watched: Watched, columns: dict[str, 
     watched.source.numbers["16"] = columns
     watched.watch.look()
     assert watched.restarted == []
+
+
+def test_a_column_of_another_type_sends_the_span_back(watched: Watched) -> None:
+    watched.open()
+    watched.source.types["b"] = "bigint"
+    watched.watch.look()
+    assert watched.restarted == ["column b has another type at the source by now"]
 
 
 def test_columns_are_compared_under_the_names_of_the_sink(watched: Watched) -> None:
@@ -145,7 +159,7 @@ def test_a_source_that_does_not_answer_is_not_asked_by_each_check(watched: Watch
 def test_only_tables_that_are_evolved_and_here_are_watched(watched: Watched) -> None:
     span = watched.open(feed=spec("d").replace("evolve", "create"))
     gone = SpanId("f", "gone")
-    watched.opened[gone] = BEFORE
+    watched.opened[gone] = OpenedColumns(BEFORE)
     watched.source.numbers["16"] = {"id": 1, "a": 9, "b": 3}
     assert not watched.watch.is_due(COLUMNS_SECONDS)
     assert watched.opened.keys() == {span}
