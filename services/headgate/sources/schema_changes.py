@@ -18,7 +18,7 @@ from headgate.eventlog.log import LogError
 from headgate.formats.change import ChangeError
 from headgate.formats.decoding import SchemasUnavailableError
 from headgate.formats.schema_changes import SchemaChangeDecoder, TableChange
-from headgate.formats.schema_registry import SchemaRegistry
+from headgate.formats.schema_registry import registry_of
 from headgate.sources.offsets import SourceUnreachableError, end_offsets, start_offsets
 from headgate.sources.records import RecordGoneError, read_stretch
 from headgate.sources.table_names import named_like
@@ -79,9 +79,9 @@ class SchemaChanges:
         since = known.since if 0 < known.until >= first else first
         if start >= end:
             return msgspec.structs.replace(known, since=since, until=start)
-        registry = spec.source.registry
+        registry = registry_of(spec.source)
         seen = {change for changes in known.tables.values() for _, change in changes if change.place}
-        decoder = SchemaChangeDecoder(None if registry is None else SchemaRegistry(registry).schema)
+        decoder = SchemaChangeDecoder(None if registry is None else registry.schema)
         tables, reached = {table: list(changes) for table, changes in known.tables.items()}, start
         try:
             for message in read_stretch(self._connection, topic, 0, start, end):
