@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 import psycopg
 import pymysql
 import pytest
+from msgspec.structs import replace
 
 from fixtures.services import database_connect
 from headgate.databases.postgresql import sql
@@ -34,13 +35,14 @@ from headgate.migration.strategies.postgresql.fingerprint import facts_of as pos
 from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.migration import MigrationStrategy
-from headgate_lab.schema_changes.case import Case
+from headgate_lab.schema_changes.case import Case, changing
 from headgate_lab.schema_changes.cases import CASES, TABLES, cases_of, drawn, together
 from headgate_lab.schema_changes.load import COLUMNS, Batch, ClientHistory
 from headgate_lab.schema_changes.outcome import outcome_of
 from headgate_lab.schema_changes.postgresql_cases import IDENTITY_IS_FAR
 from headgate_lab.schema_changes.refusal import refusal
 from integration.migration.played import WHOLE, Played
+from integration.migration.tool_change import owned
 from support.connections import described
 from support.migration_records import recorded
 from support.waiting import eventually
@@ -55,6 +57,30 @@ ONLINE_CELLS, DIRECT_CELLS = 2, 2
 
 TOGETHER_CELLS, TOGETHER_CELLS_LONG = 1, 40
 """Statements of several clauses, of each database."""
+
+PT_OSC_MORE: Final = (
+    changing("modify-column", "MODIFY s varchar(60) CHARACTER SET utf8mb4 FIRST, ADD COLUMN c int AFTER s"),
+    changing("change-column", "CHANGE s title varchar(30) DEFAULT 'é'"),
+    changing("rename-column", "RENAME COLUMN a TO amount"),
+    changing("drop-column", "DROP COLUMN a"),
+    changing("add-unique", "ADD UNIQUE KEY by_both (a, id)", lossy=("a", "id")),
+)
+"""Cases like those that pt-osc refuses, written so that it does them or refuses them for another reason."""
+
+PT_OSC_REFUSES: Final = {
+    "modify-column: MODIFY S varchar(60) CHARACTER SET utf8mb4 FIRST, ADD COLUMN c int AFTER S": "letter by letter",
+    "change-column: CHANGE S title varchar(30) DEFAULT 'é'": "letter by letter",
+    "rename-column: RENAME COLUMN A TO amount, DROP COLUMN d": "letter by letter",
+    "rename-column: RENAME COLUMN a TO amount": "write CHANGE COLUMN",
+    "drop-column: DROP COLUMN a, ADD COLUMN a int DEFAULT 47": "another one after the change",
+    "add-unique: ADD UNIQUE KEY by_both (a, id)": "drops rows that become equal",
+    "add-primary: DROP PRIMARY KEY, ADD PRIMARY KEY (id, n)": "no unique key without NULLs",
+    "drop-constraint: DROP CONSTRAINT positive": "has CONSTRAINT `positive`",
+}
+"""Cases of clauses that are copied which pt-osc refuses, and a part of the reason."""
+
+WITHOUT_NAMED: Final = "ALTER TABLE items DROP CONSTRAINT positive"
+"""pt-osc refuses tables with such constraints, so its cells use a table without, except for drop-constraint."""
 
 DATABASES: Final[tuple[DialectName, ...]] = ("mysql", "postgres")
 EPOCH = datetime(1970, 1, 1)
@@ -252,7 +278,7 @@ def spec_of(bed: Bed, case: Case, strategy: MigrationStrategy) -> MigrationSpec:
         database=bed.connection,
         strategy=strategy,
         topic="topic" if strategy is MigrationStrategy.ONLINE else None,
-        allow_lossy=case.lossy if strategy is MigrationStrategy.ONLINE else (),
+        allow_lossy=() if strategy is MigrationStrategy.DIRECT else case.lossy,
         cutover_threshold_seconds=30.0,
     )
 
@@ -293,6 +319,47 @@ def direct(bed: Bed, case: Case, seed: int) -> None:
     assert own_statement(bed, case) is not None, f"{case.name}: the server does it, the product does not: {end}"
 
 
+def pt_osc_refuses(case: Case) -> str | None:
+    """A part of the reason. A case that may lose values says what it accepts."""
+    return None if case.lossy else PT_OSC_REFUSES.get(case.name)
+
+
+def by_pt_osc(bed: Bed, case: Case, seed: int, program: Path) -> None:
+    """The writes: before it begins, and in each stage up to the renaming, while the program waits."""
+    load = ClientHistory(random.Random(seed))  # noqa: S311 - a load is its seed
+    if case.clause != "drop-constraint":
+        case = replace(case, prepare=(WITHOUT_NAMED, *case.prepare))
+    bed.make(case, load)
+    bed.write(load)
+    with owned(bed.folder, pt_osc=str(program)) as make:
+        one = make(spec_of(bed, case, MigrationStrategy.PT_OSC), 1)
+        examined = one.examine()
+        if (why := pt_osc_refuses(case)) is not None:
+            assert isinstance(examined, fx.ExamineRefused), (case.name, examined)
+            assert why in examined.reason, (case.name, examined)
+            check_alike(bed, case)
+            return
+        assert isinstance(examined, fx.Examined), (case.name, examined)
+        written_at = ("making the copy", "making triggers", "copying", "copied", "renaming")
+        for stage in written_at:
+            one.at[stage] = partial(bed.write, load)
+        begun = one.start()
+        assert isinstance(begun, fx.Progressed), (case.name, begun)
+        end = one.ended()
+        assert isinstance(end, fx.Completed), (case.name, end)
+        assert one.at == {}, f"{case.name}: rows were written in each stage"
+        one.stands(replace(one.record, artifacts=end.artifacts))
+        assert one.do(fx.CleanUpMigration) == fx.CleanedUp()
+    check_equal(bed, case)
+
+
+def try_cell_by_pt_osc(bed: Bed, case: Case, program: Path) -> None:
+    if CLAUSES[bed.dialect][case.clause].support is Support.COPIED:
+        by_pt_osc(bed, case, SEED, program)
+    else:
+        refused(bed, case, MigrationStrategy.PT_OSC)
+
+
 def try_cell(bed: Bed, case: Case, strategy: MigrationStrategy) -> None:
     support = CLAUSES[bed.dialect][case.clause].support
     if support is Support.REFUSED:
@@ -319,6 +386,31 @@ def test_every_cell(bed: Bed) -> None:
         except Exception:  # noqa: BLE001 - each cell is tried, and all that failed are shown
             failed[f"{strategy}, {case.name}"] = traceback.format_exc()
     assert not failed, "\n\n".join(f"{name}:\n{error}" for name, error in failed.items())
+
+
+@pytest.mark.long
+@pytest.mark.timeout(scaled_seconds(1_800))
+@pytest.mark.parametrize("bed", ["mysql"], indirect=True)
+def test_every_cell_by_pt_osc(bed: Bed, pt_osc: Path) -> None:
+    failed = {}
+    for case in (*CASES[bed.dialect], *PT_OSC_MORE):
+        try:
+            try_cell_by_pt_osc(bed, case, pt_osc)
+        except Exception:  # noqa: BLE001 - each cell is tried, and all that failed are shown
+            failed[case.name] = traceback.format_exc()
+    assert not failed, "\n\n".join(f"{name}:\n{error}" for name, error in failed.items())
+
+
+def test_every_refusal_of_pt_osc_is_of_a_case() -> None:
+    assert set(PT_OSC_REFUSES) <= {case.name for case in (*CASES["mysql"], *PT_OSC_MORE)}
+
+
+@pytest.mark.parametrize("bed", ["mysql"], indirect=True)
+def test_some_cells_by_pt_osc(bed: Bed, pt_osc: Path, request: pytest.FixtureRequest) -> None:
+    chance = random.Random(request.config.getoption("randomly_seed", SEED))  # noqa: S311 - tests are drawn by a seed
+    cases = [case for case in (*cases_of(bed.dialect, Support.COPIED), *PT_OSC_MORE) if pt_osc_refuses(case) is None]
+    try_cell_by_pt_osc(bed, chance.choice(cases), pt_osc)
+    try_cell_by_pt_osc(bed, chance.choice(cases_of(bed.dialect, Support.DIRECT, Support.REFUSED)), pt_osc)
 
 
 @pytest.mark.parametrize("bed", DATABASES, indirect=True)

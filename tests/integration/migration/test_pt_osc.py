@@ -236,6 +236,43 @@ def test_what_it_would_do_wrong_is_refused(
     assert table.names("table") == ["items"]
 
 
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ("ADD CONSTRAINT positive CHECK (v >= 0)", "positive"),
+        ("ADD CONSTRAINT _positive CHECK (v >= 0)", "_positive"),
+        ("ADD CONSTRAINT `a``b` CHECK (v >= 0)", "a``b"),
+        ("ADD CHECK (v >= 0)", "CONSTRAINT_1"),
+        ("COMMENT 'CONSTRAINT `positive` was dropped'", "positive"),
+    ],
+)
+def test_a_table_is_refused_if_it_would_change_names_of_constraints(
+    table: Table, owner: Make, change: str, name: str
+) -> None:
+    one = owner(spec_of(table))
+    assert isinstance(one.examine(), fx.Examined)
+    table.run(f"ALTER TABLE items {change}")
+    planned = one.work.run(fx.ExamineMigration("r", "m", one.spec, reads_only=True))
+    for told, kind in (
+        (planned, fx.ExamineRefused),
+        (one.examine(), fx.ExamineRefused),
+        (one.start(), fx.Refused),  # it was changed after the submission
+    ):
+        assert isinstance(told, kind), told
+        assert f"has CONSTRAINT `{name}`" in told.reason, told
+    assert table.names("table") == ["items"]
+    assert table.names("trigger") == []
+
+
+def test_a_check_of_a_column_is_kept(table: Table, owner: Make) -> None:
+    table.run("ALTER TABLE items MODIFY COLUMN v int NOT NULL CHECK (v >= 0)")
+    one = owner(spec_of(table))
+    assert isinstance(one.examine(), fx.Examined)
+    one.start()
+    assert isinstance(one.ended(), fx.Completed)
+    assert "`v` int(11) NOT NULL CHECK (`v` >= 0)" in table.run("SHOW CREATE TABLE items")[0][1]
+
+
 def test_where_it_is_not_installed_it_says_what_to_install(table: Table, tmp_path: Path) -> None:
     with owned(tmp_path, pt_osc="no-such-program") as make:
         refused = make(spec_of(table)).examine()

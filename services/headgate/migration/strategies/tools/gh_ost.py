@@ -22,7 +22,7 @@ from headgate.databases.mysql.address import TLS_FILES
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec, parse_spec
 from headgate.migration.statements.statement import Statement
-from headgate.migration.strategies.contract import CopyPlan, RefusedError
+from headgate.migration.strategies.contract import CopyPlan, DescribedTable, RefusedError
 from headgate.migration.strategies.tools.output import printed
 from headgate.migration.strategies.tools.tool import ToolRun, Tools, ToolStrategy, copy_name
 from headgate.records.migration import MigrationRecorded
@@ -92,8 +92,8 @@ class GhOstStrategy(ToolStrategy):
     def _how_to_install(self) -> str:
         return "install gh-ost there (github/gh-ost has packages), or name the program in HEADGATE_MIGRATION__GH_OST"
 
-    def _check(self, statement: Statement) -> None:
-        del statement  # what it cannot do, it reports when it is tried out
+    def _check(self, statement: Statement, before: DescribedTable) -> None:
+        del statement, before  # what it cannot do, it reports when it is tried out
 
     def _names(self, plan: CopyPlan, attempt: int) -> tuple[str, tuple[str, ...], str]:
         copy, *beside = (f"_{self._name(plan, attempt)}_{suffix}" for suffix in SUFFIXES)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec
 from headgate.migration.statements.statement import Statement
-from headgate.migration.strategies.contract import CopyPlan, RefusedError
+from headgate.migration.strategies.contract import CopyPlan, DescribedTable, RefusedError
 from headgate.migration.strategies.tools.output import printed
 from headgate.migration.strategies.tools.tool import ToolRun, Tools, ToolStrategy, copy_name
 from headgate.records.migration import MigrationRecorded
@@ -31,6 +31,13 @@ SESSION_SECONDS: Final = 31_536_000
 
 _NO_FILES: Final = "--config=/dev/null"
 """The first of all options: what its files on this machine contain is not part of the migration."""
+
+_CONSTRAINT: Final = re.compile(r"CONSTRAINT `((?:[^`]|``)*)")
+"""What the program renames: it searches all of SHOW CREATE TABLE, comments too.
+
+MariaDB gives a CHECK of the table a name (CONSTRAINT_1) where the statement gives none. A CHECK in a column's
+definition has no name.
+"""
 
 _PROGRESS: Final = re.compile(r"Copying .*:\s+(\d+)% (?:(\d+)\+)?([\d:]+) remain$")
 
@@ -61,10 +68,15 @@ class PtOscStrategy(ToolStrategy):
             "HEADGATE_MIGRATION__PT_OSC"
         )
 
-    def _check(self, statement: Statement) -> None:
+    def _check(self, statement: Statement, before: DescribedTable) -> None:
         if statement.having("rename-column") is not None:
             # It knows CHANGE only, and would copy nothing into a column that is renamed otherwise.
             raise RefusedError(f"{self.name} loses the values of a RENAME COLUMN: write CHANGE COLUMN old new TYPE")
+        if (named := _CONSTRAINT.search(before.definition)) is not None:
+            raise RefusedError(
+                f"SHOW CREATE TABLE of {before.schema}.{before.name} has CONSTRAINT `{named[1]}`, and {self.name} "
+                "changes names of constraints (it adds or removes underscores): use strategy online or direct"
+            )
 
     def _names(self, plan: CopyPlan, attempt: int) -> tuple[str, tuple[str, ...], str]:
         prefix = re.sub(r"\W", "_", f"pt_osc_{plan.before.schema}_{plan.before.name}")[:TRIGGER_PREFIX_MAX]

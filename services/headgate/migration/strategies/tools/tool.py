@@ -27,7 +27,7 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, may_lose, parse_spec
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import Statement, StatementError
-from headgate.migration.strategies.contract import CopyPlan, Memory, RefusedError
+from headgate.migration.strategies.contract import CopyPlan, DescribedTable, Memory, RefusedError
 from headgate.migration.strategies.examining import AT_SUBMISSION, checked_plan, plan_copy, read_plan
 from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.no_way_back import revert_refused
@@ -81,8 +81,8 @@ class ToolStrategy(ABC):
         """What to do where it is missing."""
 
     @abstractmethod
-    def _check(self, statement: Statement) -> None:
-        """Raise RefusedError for what this program would do wrong."""
+    def _check(self, statement: Statement, before: DescribedTable) -> None:
+        """Raise RefusedError for what this program would do wrong with the statement, or with the table as it is."""
 
     @abstractmethod
     def _try_out(self, program: str, statement: Statement, plan: CopyPlan, spec: MigrationSpec) -> None:
@@ -115,7 +115,7 @@ class ToolStrategy(ABC):
             statement, plan = checked_plan(self._server, spec)
             self._check_new_keys(plan, spec)
             self._check_names(statement, plan)
-            self._check(statement)
+            self._check(statement, plan.before)
             if self._tools_given is not None:
                 self._try_out(self._installed(self._tools_given), statement, plan, spec)
         except (RefusedError, StatementError) as error:
@@ -133,7 +133,7 @@ class ToolStrategy(ABC):
         try:
             self._check_options(spec)
             statement, before = read_plan(self._server, spec)
-            self._check(statement)
+            self._check(statement, before)
         except (RefusedError, StatementError) as error:
             return fx.ExamineRefused(str(error))
         table = f"{before.schema}.{before.name}"
@@ -206,6 +206,7 @@ class ToolStrategy(ABC):
         try:
             program = self._installed(tools)
             plan = plan_copy(self._server, statement, spec)
+            self._check(statement, plan.before)
             run = self._noted(effect, statement, plan, spec)
         except RefusedError as error:
             return fx.Refused(str(error))
