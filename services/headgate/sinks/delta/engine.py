@@ -1,4 +1,4 @@
-"""Delta tables by delta-rs, the only module that imports it.
+"""Delta tables by delta-rs.
 
 A commit is made on exactly the version that was read: it is tried once, and a file that exists is never replaced. What
 delta-rs would do by itself (retry on a newer version, or skip a commit that changes no row) is turned off or noticed.
@@ -21,7 +21,8 @@ from pyarrow.dataset import Dataset
 
 from headgate.config.partitioning import IDENTITY, PartitionField
 from headgate.sinks.contract import SinkRefusedError
-from headgate.sinks.delta.refusals import is_refusal, refused
+from headgate.sinks.delta.constraints import DeltaRule, rules_of
+from headgate.sinks.delta.refusals import is_refusal, refused, violated
 from headgate.sinks.delta.statistics import check_number, listed_columns
 from headgate.sinks.lake.binding import LEDGER
 from headgate.sinks.lake.files import Files, LostFileError
@@ -66,6 +67,13 @@ _MERGED: Final = frozenset(
     )
 )
 """Those of them with which a merge fails (delta-rs 1.6)."""
+
+_FILE_ID: Final = f"{OWN_NAMES}file_id__"
+"""The one with which every read of rows by delta-rs fails, and so does writing files together."""
+
+_CHANGE_TYPE: Final = "_change_type"
+_CHANGE_DATA: Final = "delta.enableChangeDataFeed"
+"""Tables with this property get files of changes as well, which have that column."""
 
 _CASE: Final = f"{OWN_NAMES}c_"
 """Before the name of each column, a column that a merge adds for it."""
@@ -149,10 +157,11 @@ class DeltaLakeTable:
 
     def check(self, name: str, *, appends: bool) -> None:
         """See VersionedTable of sinks/lake/tables.py."""
-        taken = None if appends else _taken(self.types)
+        taken = _taken(self.types, self.properties, appends=appends)
         if taken is not None:
+            column, doing = taken
             raise SinkRefusedError(
-                f"table {name} has a column {taken}, and delta-rs adds one of that name to rows while it merges them. "
+                f"table {name} has a column {column}, and delta-rs adds one of that name to rows while it {doing}. "
                 "Create the table with another name for it, and give the source's column that name with columns.rename"
             )
         if _RETENTION in self.properties:
@@ -161,6 +170,11 @@ class DeltaLakeTable:
                 "Unset it"
             )
         check_number(self.properties, f"table {name}")
+
+    @property
+    def rules(self) -> tuple[DeltaRule, ...]:
+        """See VersionedTable of sinks/lake/tables.py."""
+        return tuple(rules_of(self._handle.schema().fields, self.properties))
 
     def transaction(self, app_id: str) -> int | None:
         """The latest version of the application's own transaction."""
@@ -243,7 +257,7 @@ class DeltaLakeTable:
     def append(self, rows: pa.Table, stamp: Stamp) -> None:
         """Add rows. Raises ConflictError, SinkError."""
         self._list_statistics(self._handle.schema().fields, stamp)
-        with _committing():
+        with self._writing():
             write_deltalake(self._handle, rows, mode="append", commit_properties=_properties(stamp))
 
     def upsert(self, upserts: Upserts, stamp: Stamp) -> None:
@@ -260,7 +274,7 @@ class DeltaLakeTable:
                     f"CASE WHEN coalesce(s.{flag}, false) THEN t.{_quoted(name)} ELSE s.{column(number)} END"
                 )
         on = " AND ".join(f"t.{_quoted(name)} = s.{column(names.index(name))}" for name in upserts.key)
-        with _committing():
+        with self._writing():
             merger = self._handle.merge(
                 upserts.rows, on, source_alias="s", target_alias="t", commit_properties=_properties(stamp)
             )
@@ -268,6 +282,23 @@ class DeltaLakeTable:
             merger.when_not_matched_insert(values, f"NOT (s.{GONE})").execute()
         if self._handle.version() == before:  # no row was changed, so the library has committed nothing
             self.mark(stamp)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Commit rows. What a condition of the table does not permit is reported with the condition."""
+        with _committing():
+            try:
+                yield
+            except DeltaError as error:
+                required = [f"{field.name} IS NOT NULL" for field in self._handle.schema().fields if not field.nullable]
+                texts = [*(rule.text for rule in self.rules), *required]
+                found = violated(error, f"writing {self._files.where(self._path)}", texts)
+                if found is not None:
+                    raise found from None  # the library's text may have values of rows
+                if not isinstance(error, CommitFailedError):
+                    for rule in self.rules:
+                        rule.check()
+                raise
 
     def alter(self, altered: Altered, stamp: Stamp) -> None:
         """See VersionedTable of sinks/lake/tables.py. All but a new column without a value writes every file again.
@@ -350,10 +381,14 @@ class DeltaLakeTable:
         _set_properties(self._handle, properties, Stamp())
 
 
-def _taken(names: Collection[str]) -> str | None:
-    """A column that a merge adds by itself, if the table has one."""
-    added = _MERGED | {f"{_CASE}{name}" for name in names}
-    return next((name for name in names if name in added), None)
+def _taken(names: Collection[str], properties: Mapping[str, str], *, appends: bool) -> tuple[str, str] | None:
+    """A column that delta-rs adds by itself, if the table has one, and what it does then."""
+    added = {_FILE_ID: "reads them"}
+    if not appends:
+        added |= dict.fromkeys(_MERGED | {f"{_CASE}{name}" for name in names}, "merges them")
+        if properties.get(_CHANGE_DATA, "").lower() == "true":
+            added[_CHANGE_TYPE] = f"writes the changes of a table with {_CHANGE_DATA}"
+    return next(((name, added[name]) for name in names if name in added), None)
 
 
 def _hours_since(time: datetime) -> int:

@@ -147,6 +147,11 @@ class IcebergTable:
             )
         check_properties(name, self._handle.properties)
 
+    @property
+    def rules(self) -> tuple[()]:
+        """See Table. The format has none."""
+        return ()
+
     def transaction(self, app_id: str) -> int | None:
         """See VersionedTable. It is a property."""
         found = self._handle.properties.get(app_id)

@@ -17,6 +17,7 @@ from headgate.sinks.lake.claims import Claims, about_attempt
 from headgate.sinks.lake.committing import named_rows, position_stamp
 from headgate.sinks.lake.copied_values import copied_reader_of
 from headgate.sinks.lake.history import COPY, COPY_CONTINUES, COPY_ENDED
+from headgate.sinks.lake.rules import broken_rule
 from headgate.sinks.lake.shape import LakeShape, shape_of
 from headgate.sinks.lake.staged_rows import GatheredRows
 from headgate.sinks.lake.tables import Lake, Stamp, Upserts, VersionedTable, copy_key
@@ -67,6 +68,11 @@ class LakeCopier:
         shape = shape_of(table, rows.claim.table, appends=self._appends)
         _check_key(shape, rows)
         made = _converted(shape, rows)
+        broken = broken_rule(shape, made)
+        if broken is not None:
+            raise RowsRefusedError(
+                f"table {rows.claim.table}: a row violates {broken.text}. Correct it at the source. Or: {broken.advice}"
+            )
         if not len(made):
             table.mark(stamp)
         elif self._appends:

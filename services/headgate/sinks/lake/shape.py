@@ -1,6 +1,6 @@
 """What a lake table is: its columns as Arrow has them, its key, and whether Headgate can write it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -11,7 +11,7 @@ from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.lake.appended import FORMER_COLUMNS, OWN_COLUMNS
 from headgate.sinks.lake.partition_values import checked_reader
 from headgate.sinks.lake.partitioning import PartitionRules, type_problem
-from headgate.sinks.lake.tables import Lake, VersionedTable
+from headgate.sinks.lake.tables import Lake, Rule, VersionedTable
 from headgate.sinks.lake.type_names import lake_name
 from headgate.sinks.lake.values import ReadValue, is_supported
 
@@ -25,7 +25,8 @@ class LakeShape(msgspec.Struct, frozen=True):
     """``columns``: name → Arrow type. ``key``: empty if the table does not declare it. ``types``: in its kind's words.
 
     ``appends``: whether the table gets a row for every change, and has Headgate's own columns. ``required``: columns
-    that cannot be NULL. ``partitions``: how it is divided, and ``rules`` what that can be. ``folders``: as of Table.
+    that cannot be NULL. ``partitions``: how it is divided, and ``partition_rules`` what that can be. ``folders``,
+    ``rules``: as of VersionedTable.
     """
 
     table_id: str
@@ -35,17 +36,17 @@ class LakeShape(msgspec.Struct, frozen=True):
     appends: bool
     required: frozenset[str] = frozenset()
     partitions: tuple[PartitionField, ...] = ()
-    rules: PartitionRules | None = None
+    partition_rules: PartitionRules | None = None
     folders: Mapping[str, str] = {}
+    rules: Sequence[Rule] = ()
 
     def checked(self, column: str, read: ReadValue) -> ReadValue:
         """``read``, which refuses what the column cannot hold where the table is divided by it."""
         field = next((each for each in self.partitions if each.column == column), None)
-        if field is None or self.rules is None:
+        if field is None or self.partition_rules is None:
             return read
-        return checked_reader(
-            read, field, self.columns[column], self.folders.get(column, column), keeps_empty=self.rules.keeps_empty
-        )
+        folder, keeps_empty = self.folders.get(column, column), self.partition_rules.keeps_empty
+        return checked_reader(read, field, self.columns[column], folder, keeps_empty=keeps_empty)
 
     @property
     def own_columns(self) -> frozenset[str]:
@@ -78,6 +79,7 @@ def shape_of(table: VersionedTable, name: str, *, appends: bool) -> LakeShape:
         table.partitions,
         table.partition_rules,
         table.folders,
+        table.rules,
     )
     for column, type_ in found.items():
         if not is_supported(type_):

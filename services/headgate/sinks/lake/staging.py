@@ -23,6 +23,7 @@ from headgate.sinks.known_columns import KnownColumns
 from headgate.sinks.lacking_columns import LackingColumnsError
 from headgate.sinks.lake.appended import appended_row
 from headgate.sinks.lake.first_values import first_values
+from headgate.sinks.lake.rules import broken_rule
 from headgate.sinks.lake.shape import LakeShape, existing
 from headgate.sinks.lake.staged_rows import GONE, GatheredRows, pack
 from headgate.sinks.lake.tables import Lake
@@ -108,7 +109,7 @@ class _Trial:
         try:
             self._check(taken)
             for changes in parts:
-                self._converted(changes)
+                self._check_rules(self._converted(changes))
         except (ChangeError, UnwritableError) as error:
             return error
         self._taken += taken
@@ -146,6 +147,11 @@ class _Trial:
             lacking = [name for name in change.row or () if name not in self._shape.columns]
             if lacking:
                 raise _LackingColumnsError({name: (change.semantics or {}).get(name, "") for name in lacking})
+
+    def _check_rules(self, made: GatheredRows) -> None:
+        broken = broken_rule(self._shape, made)
+        if broken is not None:
+            raise ChangeError(f"the row violates {broken.text}. Correct it at the source. Or: {broken.advice}")
 
     def _check_key(self, change: Change) -> None:
         if not change.key:
@@ -206,6 +212,7 @@ class _Trial:
         for name, read in readers.items():
             value = row.get(name, ABSENT)
             if value is ABSENT:
+                self._check_optional(change, name)
                 values.append(self._firsts.get(name) if is_new and name not in row else ABSENT)
                 continue
             if value is None and name in self._shape.required:
@@ -216,6 +223,12 @@ class _Trial:
                 raise UnwritableError(change, name, str(error)) from error
         is_partial = any(each is ABSENT for each in (change.row or {}).values())
         found.add(values, change, self._firsts, is_partial=is_partial)
+
+    def _check_optional(self, change: Change, name: str) -> None:
+        """A row that is appended has NULL for a column that its event lacks; of others the table may have a value."""
+        if self._shape.appends and name in self._shape.required:
+            what = "a deleted row has only its key" if change.row is None else "the event does not have it"
+            raise UnwritableError(change, name, f"{what}, and the column must have a value. Make it optional")
 
 
 def _check_whole(change: Change) -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "Altered",
     "ConflictError",
     "Lake",
+    "Rule",
     "Stamp",
     "Upserts",
     "ValueBounds",
@@ -119,6 +120,28 @@ class Expired(msgspec.Struct, frozen=True):
     files: frozenset[str] = frozenset()
 
 
+class Rule(Protocol):
+    """A condition that a table sets for each of its rows."""
+
+    @property
+    def text(self) -> str:
+        """Its name, and the condition itself."""
+        ...
+
+    @property
+    def advice(self) -> str:
+        """How it is removed: a sentence without its end."""
+        ...
+
+    def may_use(self, column: str) -> bool:
+        """Whether it may depend on the column."""
+        ...
+
+    def is_met(self, rows: "pa.VersionedTable") -> bool:
+        """Whether all rows meet it. They have the table's columns. Raises SinkRefusedError if that cannot be known."""
+        ...
+
+
 class VersionedTable(Protocol):
     """One version of a table. Each commit is made on it, and then it is used no more."""
 
@@ -172,6 +195,11 @@ class VersionedTable(Protocol):
 
     def check(self, name: str, *, appends: bool) -> None:
         """Raise SinkRefusedError for properties, or names of columns, with which the table cannot be written."""
+        ...
+
+    @property
+    def rules(self) -> Sequence[Rule]:
+        """What its rows must meet, besides the types of its columns and NOT NULL."""
         ...
 
     def transaction(self, app_id: str) -> int | None:
