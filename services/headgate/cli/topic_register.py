@@ -87,7 +87,13 @@ def _options(registry: str) -> "RegistryOptions":
     if _is_name(registry):
         return named_registry_options(registry)
     by_name = "--registry (the name of one with {}, not a URL)"
-    return RegistryOptions("--registry", "--registry", by_name.format("a user"), by_name.format("ca_file"))
+    return RegistryOptions(
+        "--registry",
+        url="--registry",
+        login=by_name.format("a user"),
+        ca_file=by_name.format("ca_file"),
+        client=by_name.format("certificate_file and key_file"),
+    )
 
 
 def _is_name(registry: str) -> bool:

@@ -1,4 +1,4 @@
-"""Files with the certificate of a CA that a feed names: of a registry, a catalog or an object store."""
+"""Files with certificates that a feed names: of the CA of a registry, a catalog or an object store, or of a client."""
 
 from pathlib import Path
 from typing import Final

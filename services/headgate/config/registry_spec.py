@@ -15,29 +15,41 @@ class RegistryOptions(NamedTuple):
     """What a registry is described by, so that errors can name what to change.
 
     ``whole``: the registry's own option. ``login``: those of user and password.
+    ``client``: those of the client's certificate and key.
     """
 
     whole: str
     url: str
     login: str
     ca_file: str
+    client: str
 
 
 def registry_options(whole: str) -> RegistryOptions:
     """Those of a registry that ``whole`` describes, such as ``source.registry`` of a feed."""
-    return RegistryOptions(whole, f"{whole}.url", f"{whole}.user and {whole}.password_file", f"{whole}.ca_file")
+    return RegistryOptions(
+        whole,
+        url=f"{whole}.url",
+        login=f"{whole}.user and {whole}.password_file",
+        ca_file=f"{whole}.ca_file",
+        client=f"{whole}.certificate_file and key_file",
+    )
 
 
 class RegistrySpec(Strict):
     """Where the schemas of Avro records are. The password comes from ``password_file``, never from the log.
 
     ``ca_file``: whose signature the registry's certificate must have, instead of those the machine trusts.
+    ``certificate_file`` and ``key_file``: the client's own certificate, for a registry that asks for one.
     """
 
     url: str
     user: str | None = None
     password_file: Path | None = None
     ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    """The client's private key: a name in the folder for secrets, or a whole path in it."""
     allow_plain_http: bool = False
     """User and password are sent over http, where they can be read on the way."""
 
@@ -69,6 +81,9 @@ class RegistrySpec(Strict):
             )
         if self.allow_plain_http and (self.user is None or not is_plain):
             raise ValueError("allow_plain_http needs an http address, user and password_file. Remove it")
-        if self.ca_file is not None and not self.url.startswith("https:"):
-            raise ValueError("ca_file needs an https address, because http has no certificates")
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ValueError("certificate_file and key_file: give both or neither")
+        file = next((name for name in ("ca_file", "certificate_file") if getattr(self, name) is not None), None)
+        if file is not None and is_plain:
+            raise ValueError(f"{file} needs an https address, because http has no certificates")
         return self

@@ -11,12 +11,13 @@ makes its event bad, but only once the registry has reported so for a while: a r
 new id after the first event of that schema has been read.
 
 This client is hand-written instead of confluent-kafka's (2.16), because that reads an answer whole however long it is,
-and needs twelve more packages on every executor. What it lacks is OAuth and client certificates.
+and needs twelve more packages on every executor. What it lacks is OAuth.
 """
 
+import ssl
 import time
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypedDict
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -60,6 +61,15 @@ ID_MAX: Final = 2**31 - 1
 """An id is a Java int, and has four bytes in front of a record."""
 
 
+_OF_CLIENT: Final = frozenset(
+    {
+        "TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE", "TLSV1_ALERT_UNKNOWN_CA",
+        "SSLV3_ALERT_BAD_CERTIFICATE", "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE", "SSLV3_ALERT_CERTIFICATE_REVOKED",
+        "SSLV3_ALERT_CERTIFICATE_EXPIRED", "SSLV3_ALERT_CERTIFICATE_UNKNOWN", "TLSV1_ALERT_ACCESS_DENIED",
+    }
+)  # fmt: skip
+"""Alerts by which a server refuses the client's certificate, in OpenSSL's words."""
+
 REASON_CHARACTERS_MAX: Final = 600
 """Characters of a rejection that are shown. Some registries begin with the schema, others end with it."""
 
@@ -96,6 +106,14 @@ class _Problem(msgspec.Struct):
 
 class _Registered(msgspec.Struct):
     id: Annotated[int, msgspec.Meta(gt=0, le=ID_MAX)]
+
+
+class _Files(TypedDict, total=False):
+    """Of a connection by TLS, under urllib3's names."""
+
+    ca_certs: str
+    cert_file: str
+    key_file: str
 
 
 class SchemaRegistry:
@@ -173,6 +191,8 @@ class SchemaRegistry:
         except urllib3.exceptions.HTTPError as error:
             is_silent = isinstance(error, urllib3.exceptions.TimeoutError)
             pause = SILENT_PAUSE_SECONDS if is_silent else PAUSE_SECONDS
+            if _is_about_client(error):
+                raise self._failed(_plain(error), self._correct_client, RegistryRefusedError) from error
             todo = self._check_certificate if isinstance(error, urllib3.exceptions.SSLError) else self._check_server
             raise self._failed(_plain(error), todo, pause=pause) from error
         except (OSError, UnicodeDecodeError) as error:  # the password's file, the authority's file
@@ -192,14 +212,9 @@ class SchemaRegistry:
         if given is not None:
             headers["Content-Type"] = "application/vnd.schemaregistry.v1+json"
         content = None if given is None else msgspec.json.encode(given)
-        authority = None if spec.ca_file is None else str(spec.ca_file)
-        if spec.ca_file is not None and (why := why_not_ca(spec.ca_file)) is not None:
-            raise OSError(f"{self._options.whole}.ca_file: {why}")
         timeout = urllib3.Timeout(connect=CONNECT_SECONDS_MAX, read=ANSWER_SECONDS_MAX)
         with (
-            urllib3.PoolManager(
-                1, retries=False, timeout=timeout, cert_reqs="CERT_REQUIRED", ca_certs=authority
-            ) as pool,
+            urllib3.PoolManager(1, retries=False, timeout=timeout, cert_reqs="CERT_REQUIRED", **self._files()) as pool,
             pool.request(method, url, body=content, headers=headers, preload_content=False) as response,
         ):
             body = response.read(ANSWER_BYTES_MAX + 1)
@@ -210,6 +225,25 @@ class SchemaRegistry:
             todo = f"Correct {self._options.login}, or give the user the right"
             raise kind(self._text(f"it refuses access ({response.status}{problem_said(body)})", todo))
         return response.status, body
+
+    def _files(self) -> _Files:
+        """Whose certificates are trusted, and the client's own, as urllib3 takes them. Raises OSError."""
+        spec = self._spec
+        for name, file in (("ca_file", spec.ca_file), ("certificate_file", spec.certificate_file)):
+            if file is not None and (why := why_not_ca(file)) is not None:
+                raise OSError(f"{self._options.whole}.{name}: {why}")
+        found: _Files = {} if spec.ca_file is None else {"ca_certs": str(spec.ca_file)}
+        if spec.certificate_file is not None and spec.key_file is not None:
+            key = secret(spec.key_file, f"{self._options.whole}.key_file")
+            try:  # a context of its own, because errors of the connection's do not name the files
+                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(spec.certificate_file, key, _no_password)
+            except OSError as error:  # ssl.SSLError is one
+                raise OSError(
+                    f"{self._options.whole}.certificate_file and key_file: {spec.certificate_file} and {key} are not a "
+                    f"certificate and its private key without a password ({error.strerror or error})"
+                ) from error
+            found["cert_file"], found["key_file"] = str(spec.certificate_file), str(key)
+        return found
 
     def _unknown(self, schema_id: int) -> ChangeError | SchemasUnavailableError:
         now = self._clock()
@@ -253,6 +287,15 @@ class SchemaRegistry:
         return f"{self._correct_url}, or name the CA that has signed its certificate in {self._options.ca_file}"
 
     @property
+    def _correct_client(self) -> str:
+        if self._spec.certificate_file is None:
+            return f"It asks for a client certificate: name it in {self._options.client}"
+        return (
+            f"It does not accept the certificate in {self._spec.certificate_file}: take one that a CA of the registry "
+            "has signed and that is valid"
+        )
+
+    @property
     def _check_server(self) -> str:
         return f"Check that it runs and that this machine reaches it, or correct {self._options.url}"
 
@@ -263,6 +306,17 @@ class SchemaRegistry:
 def registry_of(source: SourceSpec) -> SchemaRegistry | None:
     """The registry with the schemas of a feed's events; None if its format needs none."""
     return None if source.registry is None else SchemaRegistry(source.registry, registry_options("source.registry"))
+
+
+def _no_password() -> str:
+    """For keys that are encrypted; without it OpenSSL asks for one at the terminal."""
+    return ""
+
+
+def _is_about_client(error: urllib3.exceptions.HTTPError) -> bool:
+    """Whether the server has ended the handshake because of our certificate, or because it got none."""
+    causes = (*error.args, getattr(error, "reason", None), error.__cause__)
+    return any(isinstance(each, ssl.SSLError) and each.reason in _OF_CLIENT for each in causes)
 
 
 def decoded(body: bytes, kind: Any) -> Any:

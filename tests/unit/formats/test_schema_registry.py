@@ -6,6 +6,7 @@ What a real registry answers is in tests/integration/sources/test_registry.py; t
 import base64
 import json
 import re
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
@@ -13,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
+from cryptography.hazmat.primitives import serialization
 
 from fixtures.registry_server import NOT_FOUND, OF_SOURCE, Answer, RegistryServer
 from headgate.config.registry_spec import RegistrySpec
 from headgate.formats import schema_registry as module
 from headgate.formats.change import ChangeError
 from headgate.formats.decoding import SchemasUnavailableError
-from headgate.formats.schema_registry import SchemaRegistry
+from headgate.formats.schema_registry import RegistryRefusedError, SchemaRegistry
 from headgate_lab.embedded.ports import free_ports
 
 FOUND = (200, json.dumps({"schema": '"string"'}))
@@ -140,6 +143,86 @@ def test_a_certificate_that_is_not_trusted_names_the_option_of_its_ca(server: Re
         SchemasUnavailableError, match=r"SSL.*Correct source\.registry\.url, .* source\.registry\.ca_file"
     ):
         SchemaRegistry(spec, OF_SOURCE).schema(7)
+
+
+class Papers:
+    """Files of a CA, which has signed the server's certificate and the client's, and of a stranger's."""
+
+    def __init__(self, folder: Path) -> None:
+        authority, stranger = trustme.CA(), trustme.CA()
+        self.ca, self.tls = folder / "ca.pem", ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.cert_pem.write_to_path(str(self.ca))
+        authority.issue_cert("127.0.0.1").configure_cert(self.tls)
+        authority.configure_trust(self.tls)
+        self.tls.verify_mode = ssl.CERT_REQUIRED
+        self.tls.maximum_version = ssl.TLSVersion.TLSv1_2  # by 1.3 the refusal may be lost with the connection
+        for name, signer in (("ours", authority), ("theirs", stranger)):
+            made = signer.issue_cert("ann@example.org")
+            made.cert_chain_pems[0].write_to_path(str(folder / f"{name}.pem"))
+            made.private_key_pem.write_to_path(str(folder / f"{name}.key"))
+        self._folder = folder
+
+    def spec(self, url: str, name: str | None, **changed: Path) -> RegistrySpec:
+        files = {} if name is None else {"certificate_file": f"{name}.pem", "key_file": f"{name}.key"}
+        return RegistrySpec(
+            url=url, ca_file=self.ca, **{each: self._folder / file for each, file in files.items()} | changed
+        )
+
+
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
+    return Papers(tmp_path_factory.mktemp("papers"))
+
+
+@pytest.fixture
+def secure(papers: Papers) -> Iterator[RegistryServer]:
+    with RegistryServer(tls=papers.tls) as started:
+        started.answer = FOUND
+        yield started
+
+
+def test_a_registry_that_asks_for_a_certificate_gets_it(secure: RegistryServer, papers: Papers) -> None:
+    assert SchemaRegistry(papers.spec(secure.url, "ours"), OF_SOURCE).schema(7) == '"string"'
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        (None, r"asks for a client certificate: name it in source\.registry\.certificate_file and key_file"),
+        ("theirs", r"does not accept the certificate in .*theirs\.pem"),
+    ],
+)
+def test_a_registry_that_refuses_the_certificate_is_not_asked_again_at_once(
+    secure: RegistryServer, papers: Papers, name: str | None, advice: str
+) -> None:
+    with pytest.raises(RegistryRefusedError, match=advice):
+        SchemaRegistry(papers.spec(secure.url, name), OF_SOURCE).schema(7)
+    assert secure.asked == []
+
+
+def test_files_that_are_not_a_certificate_and_its_key_are_named(secure: RegistryServer, papers: Papers) -> None:
+    other = papers.ca.with_name("theirs.key")
+    for changed, why in (
+        ({"key_file": other}, r"ours\.pem and .*theirs\.key are not a certificate and its private key"),
+        ({"certificate_file": other}, r"certificate_file: .*theirs\.key is not a file with a certificate"),
+        ({"certificate_file": other.with_name("no.pem")}, r"certificate_file: cannot read .*no\.pem"),
+        ({"key_file": other.with_name("no.key")}, r"no\.key are not a certificate"),
+        ({"key_file": Path("/etc/hostname")}, "source.registry.key_file /etc/hostname is not in"),
+    ):
+        with pytest.raises(RegistryRefusedError, match=why):
+            SchemaRegistry(papers.spec(secure.url, "ours", **changed), OF_SOURCE).schema(7)
+    assert secure.asked == []
+
+
+def test_an_encrypted_key_is_refused_and_no_password_is_asked_for(secure: RegistryServer, papers: Papers) -> None:
+    key = serialization.load_pem_private_key(papers.ca.with_name("ours.key").read_bytes(), None)
+    made = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"secret")
+    )
+    encrypted = papers.ca.with_name("encrypted.key")
+    encrypted.write_bytes(made)
+    with pytest.raises(RegistryRefusedError, match="without a password"):
+        SchemaRegistry(papers.spec(secure.url, "ours", key_file=encrypted), OF_SOURCE).schema(7)
 
 
 @pytest.mark.parametrize("option", ["password_file", "ca_file"])
