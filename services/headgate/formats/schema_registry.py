@@ -3,7 +3,8 @@
 Feeds ask two questions: ``GET /schemas/ids/<id>``, and, when a feed is created, ``GET /schemas/types``, whose
 answer shows that there is a registry, that it lets us in and that it has Avro. A decoder asks once per id and
 remembers, so connections are not kept. A sink that writes Avro registers its schemas: ``POST
-/subjects/<subject>/versions``. app/schema_registration.py writes by ``send``.
+/subjects/<subject>/versions``, and asks ``POST /compatibility/subjects/<subject>/versions/latest`` when a feed is
+created. app/schema_registration.py writes by ``send``.
 
 A registry that does not answer, or answers anything but what a registry would, is unavailable: the events wait, they
 are not bad. An answer about one schema or subject does not count for others. An id that the registry does not know
@@ -108,6 +109,11 @@ class _Registered(msgspec.Struct):
     id: Annotated[int, msgspec.Meta(gt=0, le=ID_MAX)]
 
 
+class _Compatibility(msgspec.Struct):
+    is_compatible: bool
+    messages: list[str] | None = None
+
+
 class _Files(TypedDict, total=False):
     """Of a connection by TLS, under urllib3's names."""
 
@@ -162,6 +168,24 @@ class SchemaRegistry:
         if given is None:
             raise self._failed("the server there is not a schema registry", self._correct_url)
         return int(given.id)
+
+    def incompatibility(self, subject: str, schema: str) -> str | None:
+        """Why the subject would not take an Avro schema, by its newest one; None if it would, or has none yet.
+
+        Raises AccessDeniedError, SchemasUnavailableError. A registry that is read-only is not noticed.
+        """
+        path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest?verbose=true"
+        status, body = self._ask(path, "POST", {"schema": schema})
+        if status == NOT_FOUND and decoded(body, _Problem) is not None:
+            return None
+        if status in _OF_ONE_SCHEMA:
+            return f"{status}{problem_said(body, REASON_CHARACTERS_MAX)}"
+        answer = decoded(body, _Compatibility) if status == OK else None
+        if answer is None:
+            raise self._refused(status, f"a question about subject {subject}", body)
+        if answer.is_compatible:
+            return None
+        return _shortened("; ".join(answer.messages or ()), REASON_CHARACTERS_MAX) or "it gives no reason"
 
     def check(self) -> None:
         """Raise SchemasUnavailableError, unless a registry that has Avro answers and lets us in."""

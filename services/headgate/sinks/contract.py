@@ -19,7 +19,7 @@ apply, and whether that epoch is closed. The rules, each one a contract test tha
   a second feed on an open table is a hard error with its reason, never a guess.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -42,6 +42,7 @@ __all__ = [
     "QuarantineFullError",
     "QuarantineUnavailableError",
     "RawEvent",
+    "RegistersSchemas",
     "SelfAware",
     "Sink",
     "SinkColumnMissingError",
@@ -319,6 +320,18 @@ class OfTopics(Protocol):
 
     def check_sources(self, tables: Sequence[str], identity: FeedIdentity, reads: "Callable[[str], bool]") -> None:
         """Raise SinkRefusedError for one of ``tables`` that the feed reads: its records would come back as changes."""
+        ...
+
+
+@runtime_checkable
+class RegistersSchemas(Protocol):
+    """A sink that registers schemas of its rows; asked before a feed is accepted."""
+
+    def schema_warnings(self, table: str, semantics: dict[str, str], key_columns: tuple[str, ...]) -> Iterable[str]:
+        """What would keep the schemas of such rows from being registered, or why that is not known.
+
+        ``semantics``: as in Change. ``key_columns``: none where they are not known.
+        """
         ...
 
 

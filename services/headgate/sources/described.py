@@ -1,6 +1,6 @@
 """Checks the schemas of a topic's newest events, for a sink that writes them on as schemas of its own."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from headgate.config.columns import ColumnOptions
 from headgate.config.feed import FeedSpec
@@ -11,7 +11,7 @@ from headgate.records.control import SpanPlan
 from headgate.sources.preview import FormatMismatchError, Seen
 from headgate.sources.table_options import spec_of
 
-__all__ = ["check_described"]
+__all__ = ["check_described", "described_rows"]
 
 
 def check_described(spec: FeedSpec, plans: Iterable[SpanPlan], seen: Mapping[str, Seen]) -> None:
@@ -32,13 +32,32 @@ def check_described(spec: FeedSpec, plans: Iterable[SpanPlan], seen: Mapping[str
             raise FormatMismatchError(f"topic {plan.topic}, for sink.format: {spec.sink.format}: {error}") from error
 
 
+def described_rows(
+    spec: FeedSpec, plans: Iterable[SpanPlan], seen: Mapping[str, Seen]
+) -> Iterator[tuple[str, dict[str, str], tuple[str, ...]]]:
+    """Table, what its columns mean at the sink (Change.semantics), and its key, of those that the newest events show.
+
+    Tables that share a topic, or have computed columns, are left out: what they have is not known from an event.
+    """
+    for plan in plans:
+        told, columns = seen.get(plan.topic), spec_of(spec, plan).columns
+        if spec.sink.needs_types and not spec.source.tables and not columns.set and told and told.semantics:
+            meaning = _shaping(columns).plain_meaning(told.semantics)
+            if meaning is not None:
+                yield plan.table, meaning, tuple(columns.target(name) for name in told.key)
+
+
+def _shaping(columns: ColumnOptions) -> Shaping:
+    return Shaping(columns, dict.fromkeys(columns.salt_files, b""))  # no value is masked, so no salt is read
+
+
 def _check(told: Seen, columns: ColumnOptions | None) -> None:
     """Raise ChangeError. ``columns``: the table's options, if its columns are known."""
     if not is_described(told.semantics or {}):
         forms_of(told.semantics)  # refuses them before a mask, whose result has a type of its own, is added
     if columns is None:
         return
-    shaping = Shaping(columns, dict.fromkeys(columns.salt_files, b""))  # no value is masked, so no salt is read
+    shaping = _shaping(columns)
     forms_of(shaping.plain_meaning(told.semantics))
     check_names(columns.set)
     if told.key_semantics is None:

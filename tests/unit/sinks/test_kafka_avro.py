@@ -443,3 +443,32 @@ def test_a_row_its_delete_and_its_tombstone_have_the_same_key(server: RegistrySe
     assert len(keys) == 3
     assert keys[0] == keys[1] == keys[2]
     assert registry.read(keys[0] or b"") == {"part": 3, "number": 5}
+
+
+MEANING_OF_ROWS = {"id": "int64", "value": "string"}
+
+
+def test_a_schema_that_a_subject_would_not_take_is_known_before(server: RegistryServer, registry: Registering) -> None:
+    asked = subjects(server)
+    assert list(asked.schema_warnings("copy.orders", MEANING_OF_ROWS, ("id",))) == []
+    assert registry.compared == ["copy.orders-key", "copy.orders-value"]
+    assert registry.subjects == {}, "nothing is registered"
+    registry.subjects |= {"copy.orders-key": [1], "copy.orders-value": [2]}
+    assert list(asked.schema_warnings("copy.orders", MEANING_OF_ROWS, ("id",))) == []
+    registry.refused["copy.orders-key"] = 409, "reader field 'id' has type long"
+    registry.refused["copy.orders-value"] = 409, "reader type STRING"
+    of_key, of_value = asked.schema_warnings("copy.orders", MEANING_OF_ROWS, ("id",))
+    assert "would reject the schema of the newest event, subject copy.orders-key: reader field 'id'" in of_key
+    assert "write to a new topic" in of_key
+    assert "subject copy.orders-value: reader type STRING. Undo the change at the source" in of_value
+
+
+@pytest.mark.parametrize(("status", "asked"), [(403, 2), (500, 1), (405, 1), (401, 1)])
+def test_a_registry_that_does_not_compare_is_a_warning(
+    server: RegistryServer, registry: Registering, status: int, asked: int
+) -> None:
+    registry.subjects |= {"copy.orders-key": [1], "copy.orders-value": [2]}
+    registry.refused |= dict.fromkeys(registry.subjects, (status, "not here"))
+    found = list(subjects(server).schema_warnings("copy.orders", MEANING_OF_ROWS, ("id",)))
+    assert len(found) == len(registry.compared) == asked
+    assert all("whether subject copy.orders-" in text and str(status) in text for text in found)

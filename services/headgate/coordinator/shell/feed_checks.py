@@ -5,9 +5,11 @@ exist with keys and rights, no two topics go to one table.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
+from itertools import islice
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -19,12 +21,19 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import SpanPlan
 from headgate.records.identifiers import normal_table
 from headgate.records.slices import slice_of, whole_table
-from headgate.sinks.contract import FeedIdentity, OfTopics, SelfAware, SinkRefusedError, TableShape
+from headgate.sinks.contract import (
+    FeedIdentity,
+    OfTopics,
+    RegistersSchemas,
+    SelfAware,
+    SinkRefusedError,
+    TableShape,
+)
 from headgate.sinks.registry import open_sink, same_sink
 from headgate.sinks.triggers import trigger_warnings
 from headgate.sources.compaction import compaction_warnings
 from headgate.sources.connector_warnings import SinkTable, connector_warnings
-from headgate.sources.described import check_described
+from headgate.sources.described import check_described, described_rows
 from headgate.sources.event_schemas import event_schemas
 from headgate.sources.preview import Seen, check_formats, preview
 from headgate.sources.said import tables_said
@@ -44,6 +53,9 @@ from headgate.tables.named_once import check_named_once
 from headgate.tables.plan import altered_warnings
 from headgate.tables.snapshots import check_snapshots
 from headgate.tables.source_checks import check_source_tables
+
+COMPARED_MAX: Final = 256
+"""Tables whose schemas the registry of a sink is asked about: two requests each, of some milliseconds."""
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -128,7 +140,8 @@ class FeedChecks:
         spec = spec.model_copy(update={"sink": same_sink(spec.sink)})
         check_named_once(spec, spans, known)
         missing = self._missing(spec, spans)
-        sink_id, shapes, fired = self._shapes(spec, tuple(p for p in spans if p.table not in missing.lacking))
+        present = tuple(plan for plan in spans if plan.table not in missing.lacking)
+        sink_id, shapes, fired = self._shapes(spec, present, seen)
         planned = {table.name: table for table in missing.tables.created}  # by whole tables
         there = [
             SinkTable(plan.topic, plan.table, _of_source(plan, shape.columns), shape.defaults)
@@ -147,9 +160,9 @@ class FeedChecks:
         return Checked(spec, sink_id, (*warnings, *doubts), missing, shapes)
 
     def _shapes(
-        self, spec: FeedSpec, spans: tuple[SpanPlan, ...]
+        self, spec: FeedSpec, spans: tuple[SpanPlan, ...], seen: Mapping[str, Seen]
     ) -> tuple[str | None, dict[str, TableShape], list[str]]:
-        """The sink's identity, its tables, and warnings about triggers on their rows. Raises SinkError."""
+        """The sink's identity, its tables, and warnings about triggers on their rows, and schemas. Raises SinkError."""
         # No row at the sink is this feed's: a new one has none, one that is updated has sealed them all.
         nobody = FeedIdentity(self._cluster_id, "", spec.feed)
         sink_id: str | None = None
@@ -164,6 +177,8 @@ class FeedChecks:
                 if isinstance(sink, OfTopics):
                     sink.check_sources(tables, nobody, partial(_reads, spec, spans))
                 found = sink.check(tables, nobody)
+                if isinstance(sink, RegistersSchemas):
+                    fired += _schema_warnings(own, plans, seen, sink)
             fired += trigger_warnings(own.sink, found.values())
             shapes |= found
         return sink_id, shapes, fired
@@ -177,6 +192,14 @@ class FeedChecks:
         check_alterable(spec, spans)
         check_partitions(spec, spans)
         return missing
+
+
+def _schema_warnings(
+    spec: FeedSpec, spans: Iterable[SpanPlan], seen: Mapping[str, Seen], sink: RegistersSchemas
+) -> Iterator[str]:
+    for table, meaning, key in islice(described_rows(spec, spans, seen), COMPARED_MAX):
+        for text in sink.schema_warnings(table, meaning, key):
+            yield f"warning: table {table}: {text}"
 
 
 def _reads(spec: FeedSpec, spans: tuple[SpanPlan, ...], topic: str) -> bool:

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -30,7 +30,7 @@ from headgate.sinks.kafka.records import Encoded, check_expressible, check_whole
 
 __all__ = [
     "AvroRecords", "Plans", "RegistryUnavailableError", "SchemaRefusedError", "Subjects",
-    "UntakenSchemaError", "subjects_of",
+    "UntakenSchemaError", "schema_of", "subject_of", "subjects_of",
 ]  # fmt: skip
 
 _log = logging.getLogger(__name__)
@@ -149,6 +149,23 @@ class Subjects:
             _ids[key] = found
             return found
 
+    def schema_warnings(self, topic: str, semantics: dict[str, str], key_columns: tuple[str, ...]) -> Iterator[str]:
+        """What would keep the schemas of a topic's rows from being registered, or why that is not known."""
+        for is_key in (True, False) if key_columns else (False,):
+            subject = subject_of(topic, is_key=is_key)
+            schema = schema_of(topic, semantics, key_columns, is_key=is_key).text
+            try:
+                with self._mutex:
+                    why = self._registry.incompatibility(subject, schema)
+            except SchemasUnavailableError as error:
+                yield f"whether subject {subject} takes the schema of the newest event is not known: {error}"
+                if not isinstance(error, AccessDeniedError):
+                    return
+            else:
+                if why is not None:
+                    would = f"would reject the schema of the newest event, subject {subject}: {why}"
+                    yield f"the schema registry at {self._spec.url} {would}. {_ways_out(subject)}"
+
     def _check_refused(self, key: _Key) -> None:
         refused = self._refused.get(key)
         if refused is not None and self._clock() - refused[0] < REFUSED_SECONDS:
@@ -207,16 +224,20 @@ class Subjects:
                 f"{why}. Correct what the reason names: the mode of the registry or of the subject (READONLY), a rule "
                 "that the schema does not follow, or the size that a proxy permits. It is retried"
             )
-        if subject.endswith("-key"):
-            return (
-                f"{why}. Undo the change of the key's columns at the source, or write to a new topic. If the subject's "
-                "compatibility is relaxed (NONE), rows get other keys than before, so compaction keeps both. It is "
-                "retried"
-            )
+        return f"{why}. {_ways_out(subject)}. It is retried"
+
+
+def _ways_out(subject: str) -> str:
+    """What to do about a schema that a subject does not take."""
+    if subject.endswith("-key"):
         return (
-            f"{why}. Undo the change at the source, keep the column from the sink (columns.exclude, columns.rename), "
-            "or relax the subject's compatibility (NONE allows every change). It is retried"
+            "Undo the change of the key's columns at the source, or write to a new topic. If the subject's "
+            "compatibility is relaxed (NONE), rows get other keys than before, so compaction keeps both"
         )
+    return (
+        "Undo the change at the source, keep the column from the sink (columns.exclude, columns.rename), or relax the "
+        "subject's compatibility (NONE allows every change)"
+    )
 
 
 class _Plan(NamedTuple):
@@ -283,6 +304,17 @@ class AvroRecords:
             raise
 
 
+def subject_of(topic: str, *, is_key: bool) -> str:
+    """Where the schemas of the topic's keys or values are."""
+    return f"{topic}-{'key' if is_key else 'value'}"
+
+
+def schema_of(topic: str, semantics: dict[str, str] | None, key_columns: tuple[str, ...], *, is_key: bool) -> RowSchema:
+    """The schema of a topic's keys or values. Raises ChangeError."""
+    forms = forms_of(semantics, key_columns if is_key else None)
+    return row_schema(topic, "Key" if is_key else "Value", forms, frozenset(key_columns))
+
+
 class _Rows:
     """Keys or values of one topic."""
 
@@ -310,7 +342,6 @@ class _Rows:
 
     def _made(self, semantics: dict[str, str] | None, key_columns: tuple[str, ...], schema: RowSchema | None) -> _Plan:
         if schema is None:
-            forms = forms_of(semantics, key_columns if self._is_key else None)
-            schema = row_schema(self._topic, "Key" if self._is_key else "Value", forms, frozenset(key_columns))
-        known = self._subjects.id_of(f"{self._topic}-{'key' if self._is_key else 'value'}", schema.text)
+            schema = schema_of(self._topic, semantics, key_columns, is_key=self._is_key)
+        known = self._subjects.id_of(subject_of(self._topic, is_key=self._is_key), schema.text)
         return _Plan(semantics, key_columns, schema, b"\x00" + known.id.to_bytes(4, "big"), known.asked_at)

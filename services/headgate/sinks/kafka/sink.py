@@ -1,6 +1,6 @@
 """Kafka topics as a sink."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -94,6 +94,12 @@ class KafkaSink:
         """See OfTopics."""
         for table in tables:
             check_not_read(topic_of(table), identity, self._shared.cluster_id, reads)
+
+    def schema_warnings(self, table: str, semantics: dict[str, str], key_columns: tuple[str, ...]) -> Iterable[str]:
+        """See RegistersSchemas."""
+        if self._options.registry is None:
+            return ()
+        return Subjects(self._options.registry).schema_warnings(topic_of(table), semantics, key_columns)
 
     def _wanted(self, partitions: int | None) -> Wanted:
         """How a missing topic is created. ``partitions``: the source topic's, if they are known."""
