@@ -4,13 +4,14 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Self
 
 import pytest
 
 from headgate.config.sink_spec import SinkSpec
+from headgate.eventlog.connection import KafkaConnection
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import Epoch
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, SinkUnavailableError
@@ -19,6 +20,7 @@ from headgate.sinks.registry import open_sink
 from headgate_lab.embedded.broker import EmbeddedKafka
 from integration.sinks.contract import upsert
 from integration.sinks.kafka_bench import records_of
+from support.kafka_cluster import ANSWER_SECONDS
 from support.lost_ends import PATIENT
 from support.waiting import eventually
 
@@ -117,4 +119,47 @@ def test_a_broker_that_is_killed_and_frozen_in_turn_loses_and_doubles_nothing(
                 os.kill(broker.pid, signal.SIGCONT)
         writer.wait_for(writer.reached + BATCHES_BETWEEN * BATCH)
     found = [record[:2] for record in records_of(broker.bootstrap, TOPIC)]
+    assert found == [(p, b'{"id":%d}' % number) for p in range(PARTITIONS) for number in range(writer.reached)]
+
+
+REPLICATED = PATIENT | {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.num.partitions": "3",
+}
+"""As clusters of three brokers have it: what was acknowledged survives one of them."""
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> Iterator[list[EmbeddedKafka]]:
+    with ExitStack() as stack:
+        first = stack.enter_context(EmbeddedKafka(tmp_path / "1", settings=REPLICATED))
+        others = [EmbeddedKafka(tmp_path / str(n), settings=REPLICATED, joins=first, node=n) for n in (2, 3)]
+        yield [first, *(stack.enter_context(other) for other in others)]
+
+
+def is_replicated(bootstrap: str) -> bool:
+    """Whether each partition of the cluster is in sync on all three brokers."""
+    topics = KafkaConnection(bootstrap).admin.list_topics(timeout=ANSWER_SECONDS).topics.values()
+    return all(len(part.isrs) == 3 for topic in topics for part in topic.partitions.values())
+
+
+@pytest.mark.long
+def test_the_loss_of_one_of_three_brokers_stops_nothing(
+    brokers: list[EmbeddedKafka], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of two is killed, rows are written without it, and it comes back. The third one is the controller."""
+    monkeypatch.setattr(target, "_targets", {})
+    with Writer(",".join(broker.bootstrap for broker in brokers)) as writer:
+        for broker in brokers[1:]:
+            writer.wait_for(writer.reached + BATCHES_BETWEEN * BATCH)
+            broker.kill()
+            writer.wait_for(writer.reached + BATCHES_BETWEEN * BATCH)
+            broker.start()
+            eventually(lambda: is_replicated(brokers[0].bootstrap), "all partitions are in sync")
+        writer.wait_for(writer.reached + BATCHES_BETWEEN * BATCH)
+    found = [record[:2] for record in records_of(brokers[0].bootstrap, TOPIC)]
     assert found == [(p, b'{"id":%d}' % number) for p in range(PARTITIONS) for number in range(writer.reached)]
