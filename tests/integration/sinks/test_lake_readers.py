@@ -9,10 +9,11 @@ from unittest.mock import patch
 import polars
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from headgate.sinks.delta.statistics import COLUMNS
+from headgate.sinks.delta.statistics import COLUMNS, TEXT_MAX
 from headgate.sinks.lake.staged_rows import GONE, absent_column, column
 from headgate.sinks.lake.tables import POSITIONS, Altered, Stamp, Upserts, VersionedTable
 from integration.sinks.delta_bench import DeltaBench
@@ -154,6 +155,36 @@ def test_a_column_that_is_widened_loses_its_statistics(tmp_path: Path) -> None:
     assert DeltaTable(bench.path).metadata().configuration[COLUMNS] == "`id`,`text`"
     table_of(bench).append(rows(1).append_column("more", pa.array([1], pa.int32())), Stamp())
     assert DeltaTable(bench.path).metadata().configuration[COLUMNS] == "`id`,`text`,`more`"
+
+
+def test_delta_files_have_no_statistics_of_floats(tmp_path: Path) -> None:
+    """They lack NaN, and Spark leaves out row groups by them: ``double > 5`` would miss NaN, which is greater."""
+
+    class Bench(DeltaBench):
+        columns = SCHEMA
+
+    bench = Bench(tmp_path, appends=False)
+    table_of(bench).append(rows(0, 1), Stamp())
+    check_statistics(bench, "SNAPPY")
+    upsert(bench, rows(1, 2))
+    check_statistics(bench, "SNAPPY")
+    table_of(bench).append(rows(3), Stamp())
+    table_of(bench).compact(1 << 20, Stamp())
+    check_statistics(bench, "ZSTD")
+    table_of(bench).alter(Altered([], {}, {"narrow": pa.decimal128(20, 2)}, frozenset()), Stamp())
+    check_statistics(bench, "SNAPPY")
+
+
+def check_statistics(bench: DeltaBench, compression: str) -> None:
+    """All else is as delta-rs writes it by itself."""
+    for uri in bench.native.file_uris():
+        group = pq.read_metadata(uri.removeprefix("file://")).row_group(0)
+        found = {group.column(n).path_in_schema: group.column(n) for n in range(group.num_columns)}
+        assert {name for name, each in found.items() if each.statistics is None} == {"double", "float"}
+        assert not any(found[name].has_column_index for name in ("double", "float"))
+        assert {each.compression for each in found.values()} == {compression}
+        least = found["text"].statistics.min_raw if found["text"].statistics.has_min_max else b""
+        assert len(least) <= TEXT_MAX
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from headgate.config.partitioning import IDENTITY, PartitionField
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.delta.constraints import DeltaRule, rules_of
 from headgate.sinks.delta.refusals import is_refusal, refused, violated
-from headgate.sinks.delta.statistics import check_number, listed_columns
+from headgate.sinks.delta.statistics import check_number, listed_columns, parquet_options
 from headgate.sinks.lake.binding import LEDGER
 from headgate.sinks.lake.files import Files, LostFileError
 from headgate.sinks.lake.history import COPY, OWN_ENTRIES
@@ -80,6 +80,11 @@ _CASE: Final = f"{OWN_NAMES}c_"
 
 _SQL: Final = {"integer": "int"}
 """Delta's words for types that Spark's SQL has others for."""
+
+_COMPRESSION: Final = "SNAPPY"
+_COMPACTED: Final = "ZSTD"
+_COMPACTED_LEVEL: Final = 4
+"""delta-rs's own choices for files that it writes, and for those that it writes together."""
 
 _RETENTION: Final = "delta.setTransactionRetentionDuration"
 
@@ -258,7 +263,13 @@ class DeltaLakeTable:
         """Add rows. Raises ConflictError, SinkError."""
         self._list_statistics(self._handle.schema().fields, stamp)
         with self._writing():
-            write_deltalake(self._handle, rows, mode="append", commit_properties=_properties(stamp))
+            write_deltalake(
+                self._handle,
+                rows,
+                mode="append",
+                writer_properties=parquet_options(self._handle.schema().fields, _COMPRESSION),
+                commit_properties=_properties(stamp),
+            )
 
     def upsert(self, upserts: Upserts, stamp: Stamp) -> None:
         """Delete, update and insert. Raises ConflictError, SinkError."""
@@ -276,7 +287,12 @@ class DeltaLakeTable:
         on = " AND ".join(f"t.{_quoted(name)} = s.{column(names.index(name))}" for name in upserts.key)
         with self._writing():
             merger = self._handle.merge(
-                upserts.rows, on, source_alias="s", target_alias="t", commit_properties=_properties(stamp)
+                upserts.rows,
+                on,
+                source_alias="s",
+                target_alias="t",
+                writer_properties=parquet_options(self._handle.schema().fields, _COMPRESSION),
+                commit_properties=_properties(stamp),
             )
             merger = merger.when_matched_delete(f"s.{GONE}").when_matched_update(updates)
             merger.when_not_matched_insert(values, f"NOT (s.{GONE})").execute()
@@ -321,6 +337,7 @@ class DeltaLakeTable:
                 mode="overwrite",
                 schema_mode="overwrite",
                 partition_by=self._handle.metadata().partition_columns or None,
+                writer_properties=parquet_options(Schema.from_arrow(schema).fields, _COMPRESSION),
                 commit_properties=_properties(stamp),
             )
 
@@ -338,8 +355,11 @@ class DeltaLakeTable:
     def compact(self, target_bytes: int, stamp: Stamp) -> None:
         """See VersionedTable of sinks/lake/tables.py."""
         self._list_statistics(self._handle.schema().fields, stamp)
+        options = parquet_options(self._handle.schema().fields, _COMPACTED, _COMPACTED_LEVEL)
         with _committing():
-            self._handle.optimize.compact(target_size=target_bytes, commit_properties=_properties(stamp))
+            self._handle.optimize.compact(
+                target_size=target_bytes, writer_properties=options, commit_properties=_properties(stamp)
+            )
 
     def expire(self, before: datetime, stamp: Stamp) -> Expired:  # noqa: ARG002
         """Nothing: versions of Delta end when their files are removed. The log has a retention of its own."""

@@ -1,19 +1,22 @@
-"""Which columns of a Delta table have their least and greatest value of each file in the log.
+"""Which columns of a Delta table have their least and greatest value of each file in the log, and in the file itself.
 
 Readers (Spark, DuckDB, Polars) leave out files by them, so a wrong one loses rows of a query. delta-rs makes these of
 some numbers wrong: it writes decimals as doubles, or as the nearest 64-bit integers, leaves NaN out, which those
 readers take for the greatest number, and writes infinities as null. So a table lists the columns that are left.
+
+Spark also leaves out parts of a file by the file's own statistics, which lack NaN as well: files have none of a float.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
+from deltalake import ColumnProperties, WriterProperties
 from deltalake.schema import Field
 
 from headgate.sinks.contract import SinkRefusedError
 
-__all__ = ["COLUMNS", "check_number", "listed_columns"]
+__all__ = ["COLUMNS", "TEXT_MAX", "check_number", "listed_columns", "parquet_options"]
 
 COLUMNS: Final = "delta.dataSkippingStatsColumns"
 """The table's property that lists them. All writers obey it."""
@@ -30,6 +33,9 @@ _FIRST_DEFAULT: Final = 32
 
 DIGITS_MAX: Final = 15
 """Of a decimal that a double has exactly, as a text that is read back."""
+
+TEXT_MAX: Final = 64
+"""Of a text's first bytes in a file's statistics: delta-rs's own choice."""
 
 _INEXACT: Final = frozenset({"float", "double"})
 _UNLISTED: Final = frozenset({"binary", "boolean"})
@@ -70,6 +76,23 @@ def listed_columns(
     if not wrong.intersection(theirs):
         return None
     return {COLUMNS: ",".join(_quoted(name) for name in theirs if name not in wrong)}
+
+
+def parquet_options(
+    fields: Iterable[Field], compression: Literal["SNAPPY", "ZSTD"], level: int | None = None
+) -> WriterProperties:
+    """How files are written: without statistics that are wrong.
+
+    ``compression`` and ``level``: delta-rs's own. If it gets options, it has no defaults of its own for the others.
+    """
+    without = ColumnProperties(statistics_enabled="NONE")
+    floats = {field.name: without for field in fields if _bare(field) in _INEXACT}
+    return WriterProperties(
+        compression=compression,
+        compression_level=level,
+        statistics_truncate_length=TEXT_MAX,
+        column_properties=floats,
+    )
 
 
 def _mark(first: int, listed: str) -> str:
