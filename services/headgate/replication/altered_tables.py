@@ -75,6 +75,8 @@ class AlteredTables:
         self.source_columns = SourceColumns(source, clock)
         self.opened: dict[SpanId, OpenedColumns] = {}
         """The source's columns of each table since it was opened, under the sink's names. Purged by ColumnWatch."""
+        self._over: dict[SpanId, str] = {}
+        """The latest request whose rows are copied, by span: its order stays with the span for a while."""
         self._proposes_again: dict[tuple[str, str], float] = {}
         """Of a source and a sink of which one did not answer: when both are asked again for a statement."""
 
@@ -108,7 +110,7 @@ class AlteredTables:
         retyped = {} if numbers is None else with_other_values(spec, kept.retyped(numbers))
         if numbers is not None and numbers.columns and shape.hides:
             check_hidden(spec, plan, kept, numbers, parts.sink.check([claim.table])[claim.table].columns)
-        if span.task.copy is not None and is_whole(span.task.copy.rows):
+        if self._is_copying(span):
             self._begin_copy(span, claim, positions, now, is_renewed=bool(replaced or retyped))
             # Rows are copied by the source's names of now, which no change may have had yet.
             renamed = {} if numbers is None else _renamed(parts.sink, claim, kept, numbers)
@@ -125,6 +127,11 @@ class AlteredTables:
         self._add_or_fit(parts, span, claim, positions, said, kept, _given(now))
         _keep(parts.sink, claim, positions, kept, numbers)
         self._watch(span, kept, now)
+
+    def _is_copying(self, span: Span) -> bool:
+        """Whether all rows are still to be copied. What the source alters after that is not in the copy."""
+        order = span.task.copy
+        return order is not None and is_whole(order.rows) and self._over.get(span.id) != order.request
 
     def _watch(self, span: Span, kept: KnownColumns, now: OpenedColumns | None) -> None:
         """Also columns that are gone: their names may be given to others."""
@@ -222,14 +229,17 @@ class AlteredTables:
     def copied(self, parts: FeedParts, span: Span, claim: Claim, positions: Positions) -> None:
         """All rows of the table are copied: its columns are those that the source had when that began.
 
-        Raises SinkError.
+        Raises SinkError. The copy is over once this has returned; until then it is called again.
         """
-        known = self._copied.pop(span.id, None)
+        known = self._copied.get(span.id)
         kept = _kept(parts.sink, claim)
         if known is not None:
             _keep(parts.sink, claim, positions, kept, None if known.columns is None else known.columns.numbers)
             self._watch(span, kept, known.columns)
         _set_restored(parts.sink, claim, positions, kept, ())
+        self._copied.pop(span.id, None)
+        if span.task.copy is not None:
+            self._over[span.id] = span.task.copy.request
 
 
 def _is_borne(spec: FeedSpec, span: Span) -> bool:

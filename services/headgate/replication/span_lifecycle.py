@@ -105,8 +105,8 @@ class SpanLifecycle:
         self._copier = copier
         self._table_copies = TableCopies()
         self._upkeep = TableUpkeep()
-        self._copied: dict[SpanId, str] = {}
         self._altered = AlteredTables(source)
+        self._copied: dict[SpanId, str] = {}
         """The latest request whose rows are copied, by span, should it be opened again."""
         self._table = table
         self._source = source
@@ -294,9 +294,9 @@ class SpanLifecycle:
         else:
             self._copier.copy(work, said, partial(self._is_ending, span))
         if copying is None:
-            self._copied[span.id] = order.request
             with self._asked(span) as parts:
                 self._altered.copied(parts, span, claim, positions)
+            self._copied[span.id] = order.request
         return copying
 
     def _copied_on(self, span: Span, reached: CopyReached) -> None:

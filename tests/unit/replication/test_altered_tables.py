@@ -338,6 +338,39 @@ def test_statements_are_kept_at_once_and_their_numbers_once_all_rows_were_copied
     agent.claim(sink)
 
 
+def test_what_is_replaced_after_a_copy_stops_the_table_while_its_order_is_still_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(altered_tables, "restore_columns", lambda *_, **__: ())
+    sink, agent = Sink(FILLED), Agent(monkeypatch, BEFORE)
+    agent.claim(sink, "r1")
+    agent.altered.copied(agent.parts, agent.span, CLAIM, {0: 9})
+    agent.claim(sink, "r1")
+    assert TASK.id in agent.altered.opened, "it is watched"
+    agent.numbers = AFTER
+    with pytest.raises(ResyncNeededError, match="column c"):
+        agent.claim(sink, "r1")
+    agent.claim(sink, "r2")
+
+
+def test_a_copy_is_over_once_the_sink_has_kept_its_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(altered_tables, "restore_columns", lambda *_, **__: ())
+    sink, agent = Sink(FILLED), Agent(monkeypatch, AFTER)
+    agent.claim(sink, "r1")
+    with monkeypatch.context() as silent:
+        silent.setattr(sink, "change_known_columns", _refuse)
+        with pytest.raises(SinkUnavailableError):
+            agent.altered.copied(agent.parts, agent.span, CLAIM, {0: 9})
+    agent.claim(sink, "r1")
+    agent.altered.copied(agent.parts, agent.span, CLAIM, {0: 9})
+    agent.claim(sink)
+    assert sink.kept.numbers == AFTER
+
+
+def _refuse(*_: Any) -> None:
+    raise SinkUnavailableError("no answer")
+
+
 def test_a_copy_of_a_table_without_replaced_columns_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(altered_tables, "restore_columns", lambda *_, **__: ())
     assert Agent(monkeypatch, BEFORE).claim(Sink(FILLED), "r1", position=5) is None
