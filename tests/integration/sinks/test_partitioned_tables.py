@@ -59,6 +59,7 @@ class Bench:
     """One table in a lake of its own."""
 
     kind: str
+    types: Mapping[str, str] = TYPES
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "lake"
@@ -79,7 +80,7 @@ class Bench:
         self.sink = self.sinks[mode]
         columns = [
             NewColumn(name, parse_lake_type(text) or pytest.fail(text), name not in key or mode == "append")
-            for name, text in TYPES.items()
+            for name, text in self.types.items()
         ]
         table = NewTable(NAME, tuple(columns), key, partitions=partition_fields(by))
         assert self.sink.partition_refusals(table) == ()

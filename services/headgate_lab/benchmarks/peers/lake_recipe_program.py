@@ -1,4 +1,6 @@
-"""The other end of lake_recipe.py: Debezium's changes into Delta and Iceberg, as their documentation writes it.
+"""The other end of lake_spark.py and lake_recipe.py: statements, and Debezium's changes into Delta and Iceberg.
+
+Changes are written as the documentation of the two writes them:
 
 - *upsert*: in ``foreachBatch`` the latest change of each key (Delta: "Write change data into a Delta table"), then
   MERGE INTO with a delete, an update and an insert. Tables have the formats' defaults, which is copy-on-write.
@@ -14,6 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -56,9 +61,30 @@ class _Recipe:
         self._session: SparkSession = builder.getOrCreate()
         self._session.sparkContext.setLogLevel("ERROR")
         self._runs = 0
+        self._queries = 0
 
     def close(self) -> None:
         self._session.stop()
+
+    def query(self, statement: str) -> dict[str, str]:
+        """The Arrow file with its result, or Spark's error."""
+        self._queries += 1
+        file = self._folder / f"result-{self._queries}.arrow"
+        try:
+            found = self._session.sql(statement).toArrow()
+        except (PySparkException, Py4JError) as error:
+            return {"error": str(error)}
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, found.schema) as writer:
+            writer.write_table(found)
+        return {"file": str(file)}
+
+    def execute(self, statement: str) -> dict[str, str]:
+        """Spark's error, if any. What a job returns is not passed on: Arrow cannot take nested results of OPTIMIZE."""
+        try:
+            self._session.sql(statement).collect()
+        except (PySparkException, Py4JError) as error:
+            return {"error": str(error)}
+        return {}
 
     def create(self, kind: str, path: str, rows: str | None) -> None:
         columns = TYPES if rows is not None else f"{TYPES}, op STRING, partition INT, offset BIGINT"
@@ -161,6 +187,10 @@ def _serve(bootstrap: str, folder: str, jars: str) -> None:
             what, *arguments = json.loads(line)
             if what == "run":
                 _answer(recipe.run(*arguments))
+            elif what == "query":
+                _answer(recipe.query(*arguments))
+            elif what == "execute":
+                _answer(recipe.execute(*arguments))
             else:
                 recipe.create(*arguments)
                 _answer("created")

@@ -52,6 +52,9 @@ class PipedProgram:
         except subprocess.TimeoutExpired:
             for each in born:
                 each.kill()
+            process.wait(END_SECONDS_MAX)
+        assert process.stdout is not None  # noqa: S101 - a pipe was asked for
+        process.stdout.close()
 
     def processes(self) -> list[psutil.Process]:
         """The program itself first, then its JVM and its Python workers."""
