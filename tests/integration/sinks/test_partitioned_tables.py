@@ -105,7 +105,7 @@ class Bench:
 
     def maintain(self) -> Any:
         upkeep = replace(upkeep_of(MaintenanceOptions()), keep=timedelta(0), orphans=timedelta(0))
-        return self.sink.maintain(self.claim, upkeep, datetime.now(UTC) + timedelta(seconds=1))
+        return self.sink.maintain(self.claim, upkeep, datetime.now(UTC) + timedelta(minutes=10))
 
     def data_files(self) -> set[Path]:
         found = (self.folder / "shop" / "orders").rglob("*.parquet")

@@ -38,7 +38,7 @@ def table(tmp_path: Path) -> SparkDelta:
 
 def maintain(table: SparkDelta) -> Any:
     upkeep = replace(upkeep_of(MaintenanceOptions()), keep=timedelta(0), orphans=timedelta(0))
-    return table.sink.maintain(table.claim, upkeep, datetime.now(UTC) + timedelta(seconds=1))
+    return table.sink.maintain(table.claim, upkeep, datetime.now(UTC) + timedelta(minutes=10))
 
 
 def run(spark: LakeSpark, table: SparkDelta, job: str) -> None:
