@@ -76,7 +76,7 @@ class AlteredTables:
         self.opened: dict[SpanId, OpenedColumns] = {}
         """The source's columns of each table since it was opened, under the sink's names. Purged by ColumnWatch."""
         self._over: dict[SpanId, str] = {}
-        """The latest request whose rows are copied, by span: its order stays with the span for a while."""
+        """The latest request whose rows are copied, by span, should it be opened again."""
         self._proposes_again: dict[tuple[str, str], float] = {}
         """Of a source and a sink of which one did not answer: when both are asked again for a statement."""
 
@@ -131,7 +131,12 @@ class AlteredTables:
     def _is_copying(self, span: Span) -> bool:
         """Whether all rows are still to be copied. What the source alters after that is not in the copy."""
         order = span.task.copy
-        return order is not None and is_whole(order.rows) and self._over.get(span.id) != order.request
+        return order is not None and is_whole(order.rows) and not self.is_copied(span)
+
+    def is_copied(self, span: Span) -> bool:
+        """Whether the rows that the span's order asks for are copied. The order stays with the span for a while."""
+        order = span.task.copy
+        return order is not None and self._over.get(span.id) == order.request
 
     def _watch(self, span: Span, kept: KnownColumns, now: OpenedColumns | None) -> None:
         """Also columns that are gone: their names may be given to others."""

@@ -106,8 +106,6 @@ class SpanLifecycle:
         self._table_copies = TableCopies()
         self._upkeep = TableUpkeep()
         self._altered = AlteredTables(source)
-        self._copied: dict[SpanId, str] = {}
-        """The latest request whose rows are copied, by span, should it be opened again."""
         self._table = table
         self._source = source
         self._pool = SharedPool("headgate-span", threads=POOL_THREADS, usual=USUAL_THREADS, each=SERVER_THREADS)
@@ -256,7 +254,7 @@ class SpanLifecycle:
 
         Returns how far a whole table is copied, in words, if rows of it are left.
         """
-        if self._copied.get(span.id) == order.request:
+        if self._altered.is_copied(span):
             return None
         if self._copier is None:
             raise RowCopyError(f"{claim.table}: this agent does not copy rows")
@@ -296,7 +294,6 @@ class SpanLifecycle:
         if copying is None:
             with self._asked(span) as parts:
                 self._altered.copied(parts, span, claim, positions)
-            self._copied[span.id] = order.request
         return copying
 
     def _copied_on(self, span: Span, reached: CopyReached) -> None:

@@ -9,7 +9,7 @@
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from headgate.databases.catalogue import Ask
 
@@ -93,7 +93,7 @@ def publications_of(ask: Ask, version: int, schema: str, table: str) -> list[tup
 
 
 def published_whole(ask: Ask, numbers: Iterable[object]) -> set[object]:
-    """Those of the tables, by number, of which a publication has inserts, updates and deletes."""
+    """The numbers of the tables whose inserts, updates and deletes a publication has."""
     return {number for (number,) in ask(_WHOLE, ([*numbers],))}
 
 
@@ -103,9 +103,11 @@ def published_among(ask: Ask, tables: Sequence[tuple[str, str]]) -> list[tuple[s
     return [(str(schema), str(name)) for schema, name in ask(_AMONG, (schemas, names))]
 
 
-def published_tables(ask: Ask, version: int) -> list[tuple[Any, ...]]:
+def published_tables(ask: Ask, version: int) -> list[tuple[str, str, str, bool]]:
     """Publication, schema, table, and whether only some of the rows are published."""
-    found = list(ask(_TABLES, ()))
-    if has_parts(version):
-        found += ask(_PARTITIONED_OF_SCHEMAS, ())
-    return found
+    queries = (_TABLES, _PARTITIONED_OF_SCHEMAS) if has_parts(version) else (_TABLES,)
+    return [
+        (str(name), str(schema), str(table), bool(is_part))
+        for query in queries
+        for name, schema, table, is_part in ask(query, ())
+    ]

@@ -312,6 +312,11 @@ def changed_columns(plan: CopyPlan) -> frozenset[str]:
     return frozenset(changed)
 
 
+def unchanged_columns(plan: CopyPlan) -> frozenset[str]:
+    """Columns of the table for which ``changed_columns`` has nothing: a condition on them is true before and after."""
+    return frozenset(column.name for column in plan.before.columns) - changed_columns(plan)
+
+
 def _names_any(expression: str, columns: Collection[str]) -> bool:
     """Whether the expression may name one of the columns. A text that only has the name in it counts as well."""
     text = _plainly(expression)

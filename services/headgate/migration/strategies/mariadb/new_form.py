@@ -12,7 +12,7 @@ from headgate.databases.mysql.sql import quoted
 from headgate.migration.strategies.contract import CopyPlan, DescribedColumn
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
 from headgate.migration.strategies.mariadb.text import kind_of
-from headgate.migration.strategies.planning import changed_columns, new_checks
+from headgate.migration.strategies.planning import new_checks, unchanged_columns
 from headgate.migration.strategies.row_rules import KeyPart, Misfit, RowCheck, RowRules, UniqueKey
 
 __all__ = ["MariadbNewForm", "given_value", "read_rules"]
@@ -98,7 +98,7 @@ class MariadbNewForm:
         with self._sessions.asking() as session:
             return [
                 *_counted(session, table, found),
-                *_counted(session, f"{_formed(plan)} f", _broken_checks(plan, table, to_old)),
+                *_counted(session, f"{_formed(plan)} f", _broken_checks(plan, table)),
             ]
 
 
@@ -137,14 +137,13 @@ def _texts(name: str, after: DescribedColumn) -> list[tuple[str, str]]:
     return found
 
 
-def _broken_checks(plan: CopyPlan, table: str, to_old: dict[str, str]) -> list[tuple[str, str, str]]:
-    known, changed, found = _known(plan), changed_columns(plan), []
+def _broken_checks(plan: CopyPlan, table: str) -> list[tuple[str, str, str]]:
+    known, unchanged, found = _known(plan), unchanged_columns(plan), []
     for check in new_checks(plan):
         if not known.issuperset(check.columns):
             continue
         wrong = f"({check.expression}) IS FALSE"
-        is_there = all(to_old.get(name) == name and name not in changed for name in check.columns)
-        listing = f"SELECT * FROM {table} WHERE {wrong}" if is_there else ""
+        listing = f"SELECT * FROM {table} WHERE {wrong}" if unchanged.issuperset(check.columns) else ""
         found.append((wrong, f"do not meet constraint {check.name}", listing))
     return found
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from headgate.databases.postgresql import sql
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.migration.strategies.contract import CopyPlan, DescribedColumn
-from headgate.migration.strategies.planning import changed_columns, new_checks, unknown_columns
+from headgate.migration.strategies.planning import new_checks, unchanged_columns, unknown_columns
 from headgate.migration.strategies.postgresql.copy import casted, table_of
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, translating
 from headgate.migration.strategies.row_rules import KeyPart, Misfit, RowCheck, RowRules, UniqueKey
@@ -106,7 +106,7 @@ class PostgresNewForm:
         """See contract.Server. A value that its new type cannot have is an error of the server's."""
         del is_followed  # both ways refuse the same
         unknown, to_old = unknown_columns(plan), {new: old for old, new in plan.pairs}
-        changed = changed_columns(plan)
+        unchanged = unchanged_columns(plan)
         found: list[tuple[sql.Composable, str, sql.Composable | None]] = []
         for column in plan.after.columns:
             before = plan.before.column(to_old.get(column.name, ""))
@@ -118,8 +118,8 @@ class PostgresNewForm:
         for check in new_checks(plan):
             if unknown.isdisjoint(check.columns):
                 wrong = sql.SQL("({}) IS FALSE").format(sql.SQL(check.expression))
-                is_there = all(to_old.get(name) == name and name not in changed for name in check.columns)
-                found.append((wrong, f"do not meet constraint {check.name}", wrong if is_there else None))
+                listing = wrong if unchanged.issuperset(check.columns) else None
+                found.append((wrong, f"do not meet constraint {check.name}", listing))
         casts = [sql.SQL("count({})").format(sql.Identifier(name)) for name in plan.loose]
         if not found and not casts:
             return []
