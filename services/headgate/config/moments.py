@@ -8,6 +8,10 @@ __all__ = ["EPOCH", "day_of", "micros_of"]
 
 EPOCH: Final = date(1970, 1, 1)
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_MOMENT: Final = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6}0*)?)? ?(?:Z|[+-]\d\d(?::?\d\d(?::?\d\d)?)?)?)?", re.ASCII
+)
+"""ISO 8601 as databases write it. Python also reads weeks, other signs between the parts, and cuts off nanoseconds."""
 
 
 def day_of(text: str) -> int:
@@ -19,7 +23,9 @@ def day_of(text: str) -> int:
 
 def micros_of(text: str, *, zoned: bool, utc: bool = False) -> int:
     """Microseconds since 1970 of an ISO 8601 timestamp. ``utc``: one without an offset is in UTC. Raises ValueError."""
-    read = datetime.fromisoformat(text)
+    if _MOMENT.fullmatch(text) is None:
+        raise ValueError("it is not a timestamp like 2026-01-31 12:00:00, with six digits of a second at most")
+    read = datetime.fromisoformat(text.replace(" ", "T", 1).replace(" ", ""))
     if read.tzinfo is None and zoned and utc:
         read = read.replace(tzinfo=UTC)
     if (read.tzinfo is not None) != zoned:

@@ -18,6 +18,10 @@ FEED = "feed: f\nsource: {topics: [t.public.a, t.public.b]}\nsink: {type: postgr
         ("a = ", "cannot be parsed at character"),
         ("a = = 1", "cannot be parsed at character 5"),
         ("a = 1; b = 2", "only one expression is allowed"),
+        *(
+            (f"a > TIMESTAMP '{text}'", "is not a valid timestamp: it is not a timestamp like 2026-01-31 12:00:00")
+            for text in ("2026-W05-6", "2026-01-31 12:00:00.1234567", "2026-01-31x12:00", "2026-01-31 12:00:00,5")
+        ),
         ("SELECT 1", "'SELECT 1' is not allowed in an expression"),
         ("a IN (SELECT 1)", "is not allowed in an expression"),
         ("NOW() > a", "'CURRENT_TIMESTAMP' is not allowed"),
