@@ -4,8 +4,8 @@ Connect's own types and Debezium's semantic types have no place in Avro: the con
 ``connect.name``, ``connect.type`` and ``connect.parameters``. The meaning of a column is described in the same words as
 that of a JSON event with schema (``Change.semantics``), so nothing behind the decoder knows which of the two it was.
 
-``logicalType`` is skipped: its content is in ``connect.name`` too, and the plain value (days, unscaled bytes) is what
-the sinks read.
+``logicalType`` has the same in Avro's own words. It counts where the converter writes no ``connect.name``
+(``connect.meta.data=false``). The plain value (days, unscaled bytes) is what the sinks read.
 """
 
 from collections.abc import Sequence
@@ -33,6 +33,17 @@ FIXED_BYTES_MAX: Final = 1024 * 1024
 SYMBOL_CHARACTERS_MAX: Final = 255
 """MySQL's longest label of an enum. A symbol is written in full for each byte that refers to it, so this bounds how
 much longer than its event a row can be."""
+_LOGICAL: Final = {
+    ("int", "date"): "io.debezium.time.Date",
+    ("int", "time-millis"): "io.debezium.time.Time",
+    ("long", "time-micros"): "io.debezium.time.MicroTime",
+    ("long", "timestamp-millis"): "io.debezium.time.Timestamp",
+    ("long", "timestamp-micros"): "io.debezium.time.MicroTimestamp",
+    ("long", "local-timestamp-millis"): "io.debezium.time.Timestamp",
+    ("long", "local-timestamp-micros"): "io.debezium.time.MicroTimestamp",
+}
+"""Avro's type and logical type → the name that Debezium has for the same number."""
+
 _PRIMITIVES: Final = {
     "null": "null",
     "boolean": "boolean",
@@ -224,7 +235,7 @@ def _connect_name(schema: dict[str, Any]) -> str | None:
         # Beside Connect's name, the converter writes 64 for a precision that it does not know.
         name, native = DECIMAL, {PRECISION: schema.get("precision")}
     if name is None:
-        return None
+        return _LOGICAL.get((str(schema["type"]), str(schema.get("logicalType"))))
     # connect.parameters has texts, Avro's own decimal has its scale beside it, and 0 if it has none.
     said = {"scale": 0, "length": 0, **native, **schema, **(schema.get("connect.parameters") or {})}
     return parametrised(named(name), said) or name

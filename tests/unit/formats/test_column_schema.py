@@ -150,3 +150,24 @@ def test_a_decimal_of_avro_itself_has_its_precision(schema: dict[str, Any], mean
     node = parse_avro(json.dumps({"type": "record", "name": "Value", "fields": [field]}))
     assert isinstance(node, Record)
     assert meaning_of(node.fields["v"]) == meaning
+
+
+@pytest.mark.parametrize(
+    ("schema", "meaning"),
+    [
+        ({"type": "int", "logicalType": "date"}, "io.debezium.time.Date"),
+        ({"type": "int", "logicalType": "time-millis"}, "io.debezium.time.Time"),
+        ({"type": "long", "logicalType": "time-micros"}, "io.debezium.time.MicroTime"),
+        ({"type": "long", "logicalType": "timestamp-millis"}, "io.debezium.time.Timestamp"),
+        ({"type": "long", "logicalType": "local-timestamp-micros"}, "io.debezium.time.MicroTimestamp"),
+        ({"type": "int", "logicalType": "date", "connect.name": "io.debezium.time.Year"}, "io.debezium.time.Year"),
+        ({"type": "long", "logicalType": "date"}, "int64"),
+        ({"type": "string", "logicalType": "uuid"}, "string"),
+        ({"type": {"type": "int", "logicalType": "date"}, "logicalType": "date"}, "io.debezium.time.Date"),
+    ],
+)
+def test_a_time_of_avro_itself_has_its_unit(schema: dict[str, Any], meaning: str) -> None:
+    field = {"name": "v", "type": ["null", schema]}
+    node = parse_avro(json.dumps({"type": "record", "name": "Value", "fields": [field]}))
+    assert isinstance(node, Record)
+    assert meaning_of(node.fields["v"]) == meaning
