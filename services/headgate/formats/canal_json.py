@@ -12,8 +12,9 @@ of type TIDB_WATERMARK in every partition, which are this format's evidence of t
 after a restart TiCDC resumes from its checkpoint, and a change at or below the watermark in front of it has been
 received before. (The documentation of TiCDC asks its readers to drop those.)
 
-DDL is not a change of a row and is skipped, except TRUNCATE: in the only partition of a topic it is in order. In one of
-several it cannot be, because rows of other partitions may be older or younger; the sink, which knows, refuses it.
+DDL is not a change of a row and is skipped, whatever table it is of, except TRUNCATE of the topic's table: in the only
+partition of a topic it is in order. In one of several it cannot be, because rows of other partitions may be older or
+younger; the sink, which knows, refuses it.
 
 What is noticed and refused: a topic that carries two tables, a row without key, a message from which TiCDC left
 the row out because of its size (claim check, handle key only).
@@ -24,7 +25,17 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.formats.change import ABSENT, BINARY, TEXT_ONLY, Change, ChangeError, Operation, Row, source_time
+from headgate.formats.change import (
+    ABSENT,
+    BINARY,
+    TEXT_ONLY,
+    Change,
+    ChangeError,
+    Operation,
+    ReportedTime,
+    Row,
+    source_time,
+)
 from headgate.formats.dealing import Whose, named
 from headgate.formats.decoding import Watermark, decode_each
 from headgate.formats.json_values import PARSE_ERRORS, exact_decoder
@@ -42,7 +53,9 @@ _ROWS: Final = {"INSERT": Operation.UPSERT, "UPDATE": Operation.UPSERT, "DELETE"
 _PASSED_OVER: Final = frozenset(
     {"QUERY", "CREATE", "ALTER", "ERASE", "RENAME", "CINDEX", "DINDEX", "GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT"}
 )
-"""Canal's types of messages without rows. With ``isDdl`` any other type is passed over, too."""
+"""Canal's types of messages without rows. With ``isDdl`` any other type is passed over, too, unless it has rows."""
+_STATEMENTS: Final = _PASSED_OVER | {_TRUNCATE}
+"""Not all writers set ``isDdl`` for them."""
 
 TYPE_SHOWN_MAX: Final = 100
 """Characters of a column's type in an error; the labels of an enum can take a megabyte."""
@@ -64,7 +77,7 @@ class _Message(msgspec.Struct, gc=False):
     types: dict[str, str] | None = msgspec.field(default=None, name="mysqlType")
     data: list[dict[str, Any]] | None = None
     old: list[dict[str, Any] | None] | None = None
-    es: int | None = None
+    es: ReportedTime = None
     tidb: _Extension | None = msgspec.field(default=None, name="_tidb")
 
 
@@ -91,7 +104,7 @@ def look(value: bytes) -> SourceTable | Whose:
         raise ChangeError(f"the value is not a Canal-JSON message: {error}") from error
     if label.type == WATERMARK:
         return Whose.EVERYBODY
-    if label.type != _TRUNCATE and (label.is_ddl or label.type in _PASSED_OVER):
+    if label.type in _PASSED_OVER or (label.is_ddl and label.type not in _ROWS and label.type != _TRUNCATE):
         return Whose.NOBODY
     return named(label.database, None, label.table)
 
@@ -136,9 +149,14 @@ class CanalDecoder:
         if message.type == WATERMARK:
             self._pass(message, partition, offset)
             return []
-        if message.is_ddl or message.type in _PASSED_OVER:
-            return self._statement(message, partition, offset, append_ms)
         operation = _ROWS.get(message.type)
+        if message.type in _STATEMENTS or (message.is_ddl and operation is None):
+            return self._statement(message, partition, offset, append_ms)
+        if message.is_ddl:
+            raise ChangeError(
+                f"type {message.type} with isDdl: true, so it is not known whether the message has rows: a statement "
+                "has another type, such as ALTER, and rows have isDdl: false"
+            )
         if operation is None:
             raise ChangeError(f"unknown Canal-JSON type {message.type!r}; expected {', '.join(_ROWS)}, {WATERMARK}")
         if not self._is_new(message, partition, offset):
@@ -211,7 +229,16 @@ class CanalDecoder:
     def _statement(self, message: _Message, partition: int, offset: int, append_ms: int) -> list[Change]:
         if message.type != _TRUNCATE or not self._is_new(message, partition, offset):
             return []
+        table = (message.database, message.table)
+        if self.table.name is not None and _folded(table) != _folded(self.table.name):
+            return []  # statements on other tables may come with the topic's table
+        self.table.check(table)
         return [_change(message, Operation.TRUNCATE, {}, None, (partition, offset, append_ms))]
+
+
+def _folded(table: SourceTable) -> SourceTable:
+    """The name as servers compare it that ignore case: a statement may be spelled otherwise than its table."""
+    return tuple(None if part is None else part.casefold() for part in table)
 
 
 def _left_out(message: _Message, number: int, columns: Collection[str]) -> Row:

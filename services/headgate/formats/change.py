@@ -8,7 +8,7 @@ names) or, where the event has no schema, from the sink's column type.
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -106,6 +106,9 @@ class ChangeError(ValueError):
     """An event that cannot be decoded: names what is wrong; the caller adds topic, partition and offset."""
 
 
+ReportedTime = int | float | str | None
+"""A time as an event may report it: only ``source_time`` shows whether it can be one."""
+
 _TIMES: Final = {int, type(None)}
 
 
@@ -118,12 +121,13 @@ def source_time(ms: object) -> int | None:
     return ms if isinstance(ms, int) and 0 <= ms <= MS_MAX else None
 
 
-def source_times(column: Sequence[int | None]) -> Sequence[int | None]:
+def source_times(column: Sequence[ReportedTime]) -> Sequence[int | None]:
     """The same for a batch: ``column`` itself if all of it can be, which is found out without a look at each."""
     if set(map(type, column)) <= _TIMES:
-        known = [ms for ms in column if ms is not None]
+        times = cast("Sequence[int | None]", column)
+        known = [ms for ms in times if ms is not None]
         if not known or (min(known) >= 0 and max(known) <= MS_MAX):
-            return column
+            return times
     return list(map(source_time, column))
 
 
@@ -148,4 +152,6 @@ def reason_of(error: Exception) -> str:
     """
     if isinstance(error, ChangeError):
         return str(error)
+    if isinstance(error, RecursionError):
+        return "its values are nested too deeply"
     return f"{type(error).__name__}: {error}" if isinstance(error, msgspec.MsgspecError) else type(error).__name__

@@ -21,7 +21,16 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from headgate.formats.change import CONNECTOR, Change, ChangeError, Operation, Row, source_time, source_times
+from headgate.formats.change import (
+    CONNECTOR,
+    Change,
+    ChangeError,
+    Operation,
+    ReportedTime,
+    Row,
+    source_time,
+    source_times,
+)
 from headgate.formats.dealing import Whose, named
 from headgate.formats.debezium import (
     COMPACTED_AWAY,
@@ -53,7 +62,7 @@ _WRAPPED: Final = {"schema", "payload"}
 
 
 class _Source(msgspec.Struct, gc=False):
-    ts_ms: int | None = None
+    ts_ms: ReportedTime = None
     db: str | None = None
     schema: str | None = None
     table: str | None = None
@@ -164,7 +173,7 @@ def _only(table: SourceTable, *, transactions: bool) -> "msgspec.json.Decoder[An
     named: list[tuple[str, Any, Any]] = [
         (part, None, None) if name is None else (part, Literal[name], msgspec.NODEFAULT) for part, name in parts
     ]
-    fields: list[tuple[str, Any, Any]] = [("ts_ms", int | None, None), *named]
+    fields: list[tuple[str, Any, Any]] = [("ts_ms", ReportedTime, None), *named]
     if transactions:
         fields.append(("snapshot", str | bool | None, None))
     source = msgspec.defstruct("_OneSource", fields, kw_only=True, gc=False)

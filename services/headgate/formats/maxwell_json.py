@@ -33,6 +33,7 @@ from headgate.formats.change import (
     Change,
     ChangeError,
     Operation,
+    ReportedTime,
     Row,
     source_time,
 )
@@ -71,7 +72,7 @@ class _Message(msgspec.Struct, gc=False):
     type: str
     database: str | None = None
     table: str | None = None
-    ts: int | None = None
+    ts: ReportedTime = None
     data: dict[str, Any] | None = None
     old: dict[str, Any] | None = None
     encrypted: Any = None
@@ -151,7 +152,7 @@ class MaxwellDecoder:
         else:
             named = _named(names, row, message)
             self._columns = tuple(named)
-        source_ms = None if message.ts is None else source_time(message.ts * _MS)
+        source_ms = source_time(message.ts * _MS) if isinstance(message.ts, int) else None
         changes = []
         before = {**named, **{column: old for column, old in (message.old or {}).items() if column in named}}
         if None in before.values():

@@ -70,7 +70,7 @@ def _bits(length: int | None, text: str) -> object:
     number = _number(text, "bit field")
     if length is not None and length > BITS_MAX:
         raise NotAValueError(f"a bit field of {length} bits; there are none above {BITS_MAX}")
-    if length == 1:
+    if length == 1 and number <= 1:
         return bool(number)
     return number.to_bytes(max(((length or number.bit_length()) + 7) // 8, (number.bit_length() + 7) // 8, 1), "little")
 

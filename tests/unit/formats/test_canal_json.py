@@ -181,6 +181,23 @@ def test_truncate_is_a_change_whatever_its_partition_for_only_the_sink_knows_how
         assert (change.operation, change.key, change.row) == (Operation.TRUNCATE, {}, None)
 
 
+@pytest.mark.parametrize("is_ddl", [True, False])
+def test_truncate_of_another_table_is_passed_over(*, is_ddl: bool) -> None:
+    """Statements on other tables come along (case 600), and this one would empty the topic's table."""
+    decoder = CanalDecoder(tidb=False)
+    decode(message(data=[{"id": "1"}]), decoder)
+    assert decode(message("TRUNCATE", table="u", isDdl=is_ddl), decoder) == []
+    (change,) = decode(message("TRUNCATE", isDdl=is_ddl), decoder)
+    assert change.operation is Operation.TRUNCATE
+    with pytest.raises(ChangeError, match=r"shop\.t and of shop\.T"):  # one table or two, depending on the server
+        decode(message("TRUNCATE", table="T", isDdl=is_ddl), decoder)
+
+
+def test_a_time_that_is_none_does_not_stop_a_table() -> None:
+    (change,) = decode(message(data=[{"id": "1"}], es="1764000000000"))
+    assert change.source_ms is None
+
+
 # --- evidence of time ---------------------------------------------------------------------------------------
 
 
@@ -249,6 +266,7 @@ def test_plain_canal_json_claims_no_evidence() -> None:
         (message(data=None), "without rows"),
         (message(pkNames=[], data=[{"id": "1"}]), "shop.t has no primary key"),
         (message(pkNames=None, data=[{"id": "1"}]), "shop.t has no primary key"),
+        (message(data=[{"id": "1"}], isDdl=True), "type INSERT with isDdl: true"),
         (message(data=[{"v": "1"}]), "lacks id of its key"),
         (message(data=[{"id": None}]), "lacks id of its key"),
         (message("TIDB_WATERMARK"), "without _tidb.watermarkTs"),
