@@ -5,7 +5,7 @@ Nothing is rounded, cut off or guessed: a value that the column's type cannot ho
 
 import math
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import date
 from decimal import Context, Decimal
 from enum import Enum, auto
 from functools import partial
@@ -13,13 +13,14 @@ from typing import Final
 
 import pyarrow as pa
 
+from headgate.config.moments import EPOCH, day_of, micros_of
 from headgate.formats.change import DATA_ERRORS, TEXT_ONLY, reason_of
 from headgate.formats.connectors import MAXWELL
 from headgate.formats.decimal_bytes import UNSIGNED_DIGITS, may_be_bytes
 from headgate.formats.time_units import MICROS
 from headgate.sinks.relational.forms import INTEGERS, NUMBERS, TextForm, without_base64
 from headgate.sinks.relational.logical import ARRAY, logical_json, logical_text
-from headgate.sinks.relational.rounding import is_shown_as, narrowed
+from headgate.sinks.relational.rounding import is_shown_as, narrowed, whole_days
 from headgate.sinks.relational.text import (
     bytes_of,
     decimal_scale,
@@ -33,7 +34,7 @@ from headgate.sinks.relational.text import (
 from headgate.sinks.relational.times import (
     DATES,
     OFFSET,
-    PER_SECOND,
+    TIMESTAMPS,
     NotTextError,
     infinite_date,
     infinite_timestamp,
@@ -51,13 +52,12 @@ DIGITS_MAX: Final = 38
 
 _DECIMALS: Final = Context(prec=DIGITS_MAX)
 
-_EPOCH: Final = date(1970, 1, 1)
-_EPOCH_TIME: Final = datetime(1970, 1, 1)
-_DAYS: Final = ((date.min - _EPOCH).days, (date.max - _EPOCH).days)
+_DAYS: Final = ((date.min - EPOCH).days, (date.max - EPOCH).days)
 _MICROS: Final = (_DAYS[0] * 86_400 * MICROS, (_DAYS[1] + 1) * 86_400 * MICROS - 1)
 """Years 1 to 9999, which all readers have."""
 
 _ZONED: Final = "io.debezium.time.ZonedTimestamp"
+_WHOLE_DAY: Final = whole_days(lambda value: utc_day(str(value)), None)
 _WORDS: Final = {"NaN": "nan", "NAN": "nan", "Infinity": "inf", "-Infinity": "-inf"} | {
     "POSITIVE_INFINITY": "inf",
     "NEGATIVE_INFINITY": "-inf",
@@ -98,7 +98,7 @@ def reader_of(
         return partial(_checked, partial(_float, meaning, numbers) if is_narrow else partial(_double, numbers))
     if pa.types.is_timestamp(type_):
         zone = _Zone.NONE if type_.tz is None else _Zone.UTC if _is_in_utc(mode, connector) else _Zone.NAMED
-        return partial(_checked, partial(_timestamp, PER_SECOND.get(meaning or ""), meaning, zone))
+        return partial(_checked, partial(_timestamp, TIMESTAMPS.get(meaning or ""), meaning, zone))
     return partial(_checked, _reader(type_, meaning))
 
 
@@ -250,7 +250,7 @@ def _boolean(value: object) -> bool:
 def _date(meaning: str | None, value: object) -> int:
     if isinstance(value, str):
         try:
-            return (date.fromisoformat(utc_day(value)) - _EPOCH).days
+            return day_of(_WHOLE_DAY(value))
         except ValueError:
             raise NotTextError("the text is not a date of the years 1 to 9999") from None
     if type(value) is not int or meaning not in (None, *DATES):
@@ -281,11 +281,10 @@ def _time_of(text: str, *, needs_offset: bool) -> int:
     whole, _, fraction = wall.partition(".")
     digits = fraction.rstrip("0")
     try:
-        found = datetime.fromisoformat(whole) - _EPOCH_TIME
+        micros = micros_of(whole, zoned=False)
     except ValueError:
         raise NotTextError("the text is not a time of the years 1 to 9999") from None
-    micros = (found.days * 86_400 + found.seconds) * MICROS + int(digits[:6].ljust(6, "0"))
-    return _in_years(micros, has_rest=len(digits) > 6)
+    return _in_years(micros + int(digits[:6].ljust(6, "0")), has_rest=len(digits) > 6)
 
 
 def _in_years(micros: int, *, has_rest: bool) -> int:

@@ -9,7 +9,6 @@ from typing import Final
 
 import msgspec
 
-from headgate.formats.time_units import MICROS
 from headgate.sinks.relational.text import (
     DECIMAL,
     ToText,
@@ -22,9 +21,10 @@ from headgate.sinks.relational.text import (
 )
 from headgate.sinks.relational.times import (
     DATES,
-    DURATION,
-    PER_SECOND,
+    DURATIONS,
     SECONDS_PER_DAY,
+    TIMES,
+    TIMESTAMPS,
     NotTextError,
     clock,
     fraction,
@@ -139,7 +139,7 @@ def _timestamp(value: object, per_second: int) -> str:
     return infinite_timestamp(number, unit) or f"{iso_day(days)} {clock(second)}{fraction(part, unit)}"
 
 
-def _duration(value: object, per_second: int = MICROS) -> str:
+def _duration(value: object, per_second: int) -> str:
     if isinstance(value, str):
         return value
     number, unit = number_of_units(per_second, value, "time")
@@ -148,12 +148,9 @@ def _duration(value: object, per_second: int = MICROS) -> str:
 
 
 _TIMES: Final[dict[str, ToText]] = {
-    **{
-        name: partial(_duration if name.endswith("Time") else _timestamp, per_second=per_second)
-        for name, per_second in PER_SECOND.items()
-    },
+    **{name: partial(_timestamp, per_second=per_second) for name, per_second in TIMESTAMPS.items()},
+    **{name: partial(_duration, per_second=per_second) for name, per_second in (TIMES | DURATIONS).items()},
     **dict.fromkeys(DATES, _day),
-    DURATION: _duration,
     "io.debezium.time.IsoDate": _iso_day,
     "io.debezium.time.IsoTime": _iso_time,
     "io.debezium.time.IsoTimestamp": _iso_timestamp,

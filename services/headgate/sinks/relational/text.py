@@ -73,7 +73,8 @@ def base64_bytes(value: object, kind: str) -> bytes:
             return _base64(value)
         except ValueError as error:
             raise NotTextError(
-                f"the value is not base64, as {kind} needs it (set the connector's binary.handling.mode=bytes)"
+                f"the value is not base64, as the event's schema or the column's type ({kind}) demands it. Check what "
+                "wrote the event: Kafka Connect's JSON converter writes base64 there"
             ) from error
     raise unreadable(value, kind)
 

@@ -14,20 +14,27 @@ from headgate.formats.time_units import INFINITIES_US, MICROS, MILLIS, other_uni
 SECONDS_PER_DAY: Final = 86_400
 NANOS: Final = 1_000_000_000
 
-PER_SECOND: Final = {
+TIMES: Final = {
     "io.debezium.time.Time": MILLIS,
     "io.debezium.time.MicroTime": MICROS,
     "io.debezium.time.NanoTime": NANOS,
+    "org.apache.kafka.connect.data.Time": MILLIS,
+}
+"""Units per second of times of day, by the schema's name."""
+
+TIMESTAMPS: Final = {
     "io.debezium.time.Timestamp": MILLIS,
     "io.debezium.time.MicroTimestamp": MICROS,
     "io.debezium.time.NanoTimestamp": NANOS,
-    "org.apache.kafka.connect.data.Time": MILLIS,
     "org.apache.kafka.connect.data.Timestamp": MILLIS,
 }
-"""Units per second, by the schema's name."""
+"""The same of timestamps."""
 
 DATES: Final = frozenset({"io.debezium.time.Date", "org.apache.kafka.connect.data.Date"})
 DURATION: Final = "io.debezium.time.MicroDuration"
+DURATIONS: Final = {DURATION: MICROS, "io.debezium.time.NanoDuration": NANOS}
+PER_SECOND: Final = TIMES | TIMESTAMPS | DURATIONS
+"""Units per second of everything that counts time, by the schema's name."""
 
 OFFSET: Final = re.compile(r"[:T]\d+(?:\.\d+)?[+-]\d")
 """Found in every text of a time with an offset other than Z, and in no other text of a time."""
@@ -55,7 +62,7 @@ _ISO: Final = re.compile(
     r"(?P<day>\d{4}-\d\d-\d\d)[T ](?P<time>\d\d:\d\d(?::\d\d(?P<fraction>\.\d+)?)?)(?P<zone>Z|[+-]\d\d(?::?\d\d)?)?"
 )
 _ZERO_DATE: Final = re.compile(r"0000-\d\d-\d\d|\d{4}-00-\d\d|\d{4}-\d\d-00")
-_ISO_DAY: Final = re.compile(r"\d{4,7}-\d\d-\d\dZ?")
+_ISO_DAY: Final = re.compile(r"[+-]?\d{4,9}-\d\d-\d\dZ?")
 _CLOCK: Final = re.compile(
     r"(?P<hour>\d\d):(?P<minute>\d\d)(?P<rest>(?::\d\d(?:\.\d+)?)?)(?:Z|(?P<sign>[+-])(?P<h>\d\d)(?::?(?P<m>\d\d))?)"
 )
@@ -85,7 +92,9 @@ def number_of_units(per_second: int | None, value: object, kind: str) -> tuple[i
     if type(value) is not int:
         raise NotTextError(f"a {type(value).__name__} is not a {kind}")
     if per_second is None:
-        raise NotTextError(f"a number whose schema has no unit of time is not a {kind}")
+        raise NotTextError(
+            f"the event's schema does not describe the number as a {kind}. Give the column the source's type"
+        )
     if value in _SATURATED:
         raise NotTextError(
             f"the value is the largest that the connector can write, and it also writes it for every later {kind}, "

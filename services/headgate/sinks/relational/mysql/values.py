@@ -53,8 +53,10 @@ from headgate.sinks.relational.text import (
 from headgate.sinks.relational.times import (
     DATES,
     DURATION,
-    PER_SECOND,
+    DURATIONS,
     SECONDS_PER_DAY,
+    TIMES,
+    TIMESTAMPS,
     NotTextError,
     check_zero_date,
     clock,
@@ -219,7 +221,7 @@ def _date(meaning: str | None, value: object) -> str:
     if type(value) is not int:
         raise NotTextError(f"a {type(value).__name__} is not a date")
     if meaning is not None and meaning not in DATES:
-        per_second = PER_SECOND.get(meaning)
+        per_second = TIMESTAMPS.get(meaning)
         if per_second is None:
             raise NotTextError(f"a number whose schema is {meaning} is not a date")
         value //= per_second * SECONDS_PER_DAY
@@ -289,7 +291,7 @@ def _is_fine(column: MysqlSinkColumn) -> bool | None:
 def _unit(column: MysqlSinkColumn, meaning: str | None) -> int | None:
     """Units per second of a number in this column; None if a schema declares that it is not a time."""
     if meaning is not None:
-        return MICROS if meaning == DURATION and column.kind == "time" else PER_SECOND.get(meaning)
+        return (TIMES | DURATIONS if column.kind == "time" else TIMESTAMPS).get(meaning)
     if column.kind == "time":
         return MICROS
     precision = _PRECISION.search(column.declared)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from headgate.sinks.relational.remedies import Remedy
 from headgate.sinks.relational.text import ColumnText, check_element, unreadable
 from headgate.sinks.relational.times import NotTextError
 
@@ -35,7 +36,10 @@ def _written(element: ColumnText, items: list[object]) -> str:
             texts.append(_written(element, item))
         else:
             check_element(item)
-            text = element.written(item).replace("\\", "\\\\").replace('"', '\\"')
+            plain = element.written(item)
+            if "\0" in plain:  # the server names no column for one within an array
+                raise NotTextError(f"an element has a NUL character, which PostgreSQL cannot store. {Remedy.LETTERS}")
+            text = plain.replace("\\", "\\\\").replace('"', '\\"')
             texts.append(f'"{text}"')
     return "{" + ",".join(texts) + "}"
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from headgate.databases.faults import Fault
-from headgate.databases.postgresql.errors import PostgresError, fault_of, is_raised, without_values
+from headgate.databases.postgresql.errors import PostgresError, fault_of, is_raised, message, without_values
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkSilentError, SinkUnavailableError
 from headgate.sinks.relational.remedies import Remedy, advised
 
@@ -14,6 +14,8 @@ _NOT_FOUND: Final = (Fault.TABLE_MISSING, Fault.NAME_MISSING)
 _TWO_OF_ONE_KEY: Final = "21000"
 """Two keys of a batch are one to the sink. No single value is at fault."""
 
+_LIMIT_EXCEEDED: Final = "54000"
+
 _REMEDIES: Final[dict[str, Remedy]] = {
     "22001": Remedy.WIDEN,
     "22003": Remedy.RANGE,
@@ -21,13 +23,17 @@ _REMEDIES: Final[dict[str, Remedy]] = {
     "22P05": Remedy.LETTERS,
     "23502": Remedy.NULL,
     "23514": Remedy.CHECK,
-    "54000": Remedy.INDEX,
+    _LIMIT_EXCEEDED: Remedy.INDEX,
 }
 
 
 def remedy_of(error: PostgresError) -> Remedy:
     """What to do about a value that was refused with this error."""
-    return Remedy.RAISED if is_raised(error) else _REMEDIES.get(error.sqlstate or "", Remedy.TYPE)
+    if is_raised(error):
+        return Remedy.RAISED
+    if error.sqlstate == _LIMIT_EXCEEDED and not message(error).startswith("index"):
+        return Remedy.TYPE  # of an array's dimensions, or of another limit of the type
+    return _REMEDIES.get(error.sqlstate or "", Remedy.TYPE)
 
 
 def words_of(error: PostgresError) -> tuple[str | None, str]:

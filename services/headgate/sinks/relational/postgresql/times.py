@@ -3,15 +3,15 @@
 Units are those of Debezium's and Kafka Connect's schema names; ``J2440588`` is 1970-01-01 as a Julian day.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from headgate.formats.time_units import MICROS
 from headgate.sinks.relational.times import (
     DATES,
     OFFSET,
-    PER_SECOND,
     SECONDS_PER_DAY,
+    TIMESTAMPS,
     NotTextError,
     check_zero_date,
     clock,
@@ -37,10 +37,10 @@ _INFINITY_DAY: Final = 106_751_991
 """The day of the number that stands for infinity; that for minus infinity is before the first day."""
 
 
-def unit_per_second(meaning: str | None, precision: int | None) -> int | None:
-    """Units per second of a time or timestamp; None if a schema declares that its numbers are not times."""
+def unit_per_second(meaning: str | None, precision: int | None, units: Mapping[str, int]) -> int | None:
+    """Units per second of a time or timestamp, by ``units``; None if a schema declares that its numbers are not one."""
     if meaning is not None:
-        return PER_SECOND.get(meaning)
+        return units.get(meaning)
     return _MILLIS if precision is not None and precision <= _ADAPTIVE_MILLIS_PRECISION else MICROS
 
 
@@ -53,7 +53,7 @@ def days_text(meaning: str | None, value: object) -> str:
     if type(value) is not int:
         raise NotTextError(f"a {type(value).__name__} is not a date")
     if meaning is not None and meaning not in DATES:
-        per_second = PER_SECOND.get(meaning)
+        per_second = TIMESTAMPS.get(meaning)
         if per_second is None:
             raise NotTextError(f"a number whose schema is {meaning} is not a date")
         value //= per_second * SECONDS_PER_DAY

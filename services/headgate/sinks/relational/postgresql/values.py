@@ -12,6 +12,7 @@ search through the whole column.
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 from typing import Final
 
@@ -50,9 +51,23 @@ from headgate.sinks.relational.text import (
     numeric,
     scalar,
 )
-from headgate.sinks.relational.times import DURATION, NotTextError, microseconds
+from headgate.sinks.relational.times import (
+    DATES,
+    DURATION,
+    PER_SECOND,
+    TIMES,
+    TIMESTAMPS,
+    NotTextError,
+    fraction,
+    microseconds,
+    number_of_units,
+    utc_clock,
+)
 
 _INTEGERS: Final = frozenset({"smallint", "integer", "bigint"})
+_INTEGERS_END: Final = 2**63
+"""Above all of their values: a decimal with a large exponent is not written out."""
+_TEXTS: Final = frozenset({"text", "character varying", "character"})
 _UNSIGNED: Final = frozenset({"oid", "xid", "xid8", "cid"})
 """Types that read a negative number as a large one."""
 _FLOATS: Final = frozenset({"real", "double precision"})
@@ -72,8 +87,19 @@ def _text(kind: str, value: object) -> str:
         return "true" if value else "false"
     if kind in _UNSIGNED and type(value) is int and value < 0:
         raise NotTextError(f"the value is negative, and a column of type {kind} would store another number")
+    if kind in _TEXTS and isinstance(value, dict | list):
+        raise NotTextError(
+            f"a {type(value).__name__} cannot be written to a column of type {kind}. Give the column the type jsonb, "
+            "or, for a list, that of an array"
+        )
     if kind == "point" and isinstance(value, dict) and {"x", "y"} <= value.keys():
         return f"({scalar(kind, value['x'])},{scalar(kind, value['y'])})"
+    return scalar(kind, value)
+
+
+def _integer(kind: str, value: object) -> str:
+    if isinstance(value, Decimal) and value.is_finite() and abs(value) < _INTEGERS_END and value == int(value):
+        return str(int(value))  # 5.0, which the server does not read as an integer
     return scalar(kind, value)
 
 
@@ -100,8 +126,25 @@ def _bits(kind: str, length: int | None, meaning: str | None, value: object) -> 
     return digits if length is None else digits.zfill(length)
 
 
-def _interval(value: object) -> str:
-    return f"{microseconds(value)} microseconds" if type(value) is int else scalar("interval", value)
+def _unit_of_interval(meaning: str | None) -> int | None:
+    """Units per second of a number in a column of intervals, which also hold times of MySQL; integers are microseconds.
+
+    None if a schema describes it as something else.
+    """
+    if meaning in TIMESTAMPS or meaning in DATES:
+        return None
+    return PER_SECOND.get(meaning or "", MICROS)
+
+
+def _interval(meaning: str | None, value: object) -> str:
+    if isinstance(value, str):
+        return utc_clock(value)
+    number, unit = number_of_units(_unit_of_interval(meaning), value, "interval")
+    micros, rest = divmod(number * MICROS, unit)
+    if rest == 0:
+        return f"{micros} microseconds"
+    seconds, part = divmod(abs(number), unit)
+    return f"{'-' if number < 0 else ''}{seconds}{fraction(part, unit)} seconds"
 
 
 class _Type(msgspec.Struct, frozen=True):
@@ -141,7 +184,7 @@ def _converter(column: _Type, meaning: str | None, connector: str | None, binary
     if kind in _INTEGERS and meaning == DURATION:
         return microseconds, False
     if kind in _INTEGERS or kind in _FLOATS or kind == "boolean":
-        return partial(scalar, kind), True
+        return partial(_integer if kind in _INTEGERS else scalar, kind), True
     if kind in _DECIMALS:
         return partial(numeric, None), True
     if kind == "bytea":
@@ -154,7 +197,7 @@ def _converter(column: _Type, meaning: str | None, connector: str | None, binary
     if kind == "date" or kind.startswith("time"):
         return _time_converter(column, meaning, connector), True
     if kind == "interval" or kind.startswith("interval "):
-        return _interval, True
+        return partial(_interval, meaning), True
     if (of_extension := converter_of_extension(kind)) is not None:
         return of_extension, False
     if kind in _JSON:
@@ -168,7 +211,7 @@ def _time_converter(column: _Type, meaning: str | None, connector: str | None) -
     if kind == "date":
         return partial(days_text, meaning)
     zone = "+00" if kind.endswith("with time zone") else ""
-    unit = unit_per_second(meaning, column.modifier)
+    unit = unit_per_second(meaning, column.modifier, TIMESTAMPS if kind.startswith("timestamp") else TIMES)
     if kind.startswith("timestamp"):
         return partial(timestamp_text, unit, zone, said=meaning is not None)
     return partial(time_text, MICROS if meaning is None and is_of_mysql(connector) else unit, zone)
