@@ -19,6 +19,10 @@ MARIADB = {
     "ADD COLUMN c double precision unsigned DEFAULT -1.5 FIRST": "add-column",
     "ADD COLUMN c int GENERATED ALWAYS AS (a + (b * 2)) PERSISTENT COMMENT 'x'": "add-column",
     "ADD COLUMN c uuid DEFAULT (uuid())": "add-column",
+    "ADD COLUMN c varchar(9) CHAR SET utf8mb4 DEFAULT 'a' 'b'": "add-column",
+    "ADD COLUMN c date DEFAULT DATE '2026-01-31', ADD d timestamp NULL DEFAULT TIMESTAMP '2026-01-31 12:00:00'": (
+        "add-column add-column"
+    ),
     "ADD COLUMN (c int, d int)": "add-column add-column",
     "ADD COLUMN c int UNIQUE": "add-unique add-column",
     "ADD c int CHECK (c > 0), DROP d": "add-check add-column drop-column",

@@ -12,6 +12,8 @@ QUERIES: Final = frozenset({"SELECT", "UNION", "TABLE"})
 
 _CLAUSES: Final = CLAUSES["mysql"]
 _CONSTRAINTS: Final = frozenset({"PRIMARY", "UNIQUE", "FOREIGN", "CHECK"})
+_DATED: Final = frozenset({"DATE", "TIME", "TIMESTAMP"})
+"""Words before the string of a literal: DATE '2026-01-31'."""
 _TYPE_WORDS: Final = frozenset({"UNSIGNED", "SIGNED", "ZEROFILL", "BINARY", "ASCII", "UNICODE", "BYTE"})
 _ACTIONS: Final = (("RESTRICT",), ("CASCADE",), ("SET", "NULL"), ("NO", "ACTION"), ("SET", "DEFAULT"))
 
@@ -205,7 +207,7 @@ class Definitions:
             self._arguments()
         while reader.next.word in _TYPE_WORDS:
             reader.take()
-        if reader.sees("CHARACTER") or reader.sees("CHARSET"):
+        if reader.sees("CHARACTER") or reader.sees("CHARSET") or reader.sees("CHAR", "SET"):
             self._charset()
             reader.takes("BINARY")
 
@@ -291,7 +293,13 @@ class Definitions:
         token = reader.take()
         if token.kind is TokenKind.WORD and reader.next.kind is TokenKind.STRING and reader.next.start == token.end:
             token = reader.take()  # x'ff', _utf8mb4'a'
-        elif token.kind is TokenKind.WORD and token.word.startswith("_") and reader.next.kind is TokenKind.STRING:
+        elif (
+            token.kind is TokenKind.WORD
+            and (token.word.startswith("_") or token.word in _DATED)
+            and reader.next.kind is TokenKind.STRING
+        ):
+            token = reader.take()
+        while token.kind is TokenKind.STRING and reader.next.kind is TokenKind.STRING:  # one text in several parts
             token = reader.take()
         if token.kind not in (TokenKind.WORD, TokenKind.NUMBER, TokenKind.STRING, TokenKind.QUOTED):
             raise reader.unknown("expected a value")
