@@ -330,7 +330,7 @@ def test_an_instant_is_kept(value: object, there: datetime) -> None:
         (WALL, 9_223_372_036_825_200_000, f"{DEBEZIUM}MicroTimestamp", "infinite"),
         (WALL, 2**63 - 1, f"{DEBEZIUM}MicroTimestamp", "largest that the connector can write"),
         (WALL, 253_402_300_800_000_000, f"{DEBEZIUM}MicroTimestamp", "not in the years 1 to 9999"),
-        (WALL, 5, None, "does not describe the number as a timestamp"),
+        (WALL, 5, None, "does not describe the number as a value of type timestamp"),
         (WALL, "now", None, "not a time of the years 1 to 9999"),
         (WALL, 1.5, f"{DEBEZIUM}Timestamp", "a float is not a timestamp"),
         (UTC_TIME, 0, f"{DEBEZIUM}Timestamp", "a time without a zone is not an instant"),

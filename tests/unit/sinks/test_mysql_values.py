@@ -106,7 +106,7 @@ def test_a_value_is_written_as_the_server_reads_it(
         ("date", None, 10**30, "outside the years"),
         ("date", "int32", 5, "is not a date"),
         ("datetime(6)", None, 9223372036825200000, "cannot store infinity"),
-        ("datetime(6)", "int64", 5, "does not describe the number as a timestamp"),
+        ("datetime(6)", "int64", 5, "does not describe the number as a value of type timestamp"),
         ("datetime", None, 1.5, "a float is not a timestamp"),
         ("timestamp", None, "2026-13-01T00:00:00+02:00", "holds"),
         ("blob", None, "not base64", "is not base64"),

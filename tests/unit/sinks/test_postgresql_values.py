@@ -1,9 +1,13 @@
 """Values whose text depends on the connector they come from; all others are in the integration test of this name."""
 
+from decimal import Decimal
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headgate.sinks.relational.postgresql.values import column_text
-from headgate.sinks.relational.times import NotTextError
+from headgate.sinks.relational.times import DATES, PER_SECOND, TIMESTAMPS, NotTextError
 
 
 @pytest.mark.parametrize(
@@ -89,3 +93,51 @@ def test_bits_that_a_schema_calls_a_text_are_not_base64() -> None:
     assert column_text("bit(4)", "string").plain("1010") == "1010"
     with pytest.raises(NotTextError, match="0 and 1"):
         column_text("bit(4)", "string").plain("Dw==")
+
+
+COUNTED = sorted(PER_SECOND.keys() - TIMESTAMPS.keys())
+
+
+@given(st.sampled_from(COUNTED), st.integers(-(10**17), 10**17), st.integers(0, 6))
+def test_an_interval_is_the_number_of_its_unit_or_refused(meaning: str, number: int, digits: int) -> None:
+    """MySQL's times become intervals at PostgreSQL, in whatever unit the connector counts them."""
+    declared = "interval" if digits == 6 else f"interval({digits})"
+    is_kept = number * 10**digits % PER_SECOND[meaning] == 0
+    try:
+        text = column_text(declared, meaning).plain(number)
+    except NotTextError:
+        assert not is_kept
+        return
+    assert is_kept
+    count, unit = str(text).split(" ")
+    assert Decimal(count) * PER_SECOND[meaning] == number * {"microseconds": 1_000_000, "seconds": 1}[unit]
+
+
+@pytest.mark.parametrize("meaning", sorted(TIMESTAMPS.keys() | DATES))
+def test_a_point_in_time_is_no_interval(meaning: str) -> None:
+    with pytest.raises(NotTextError, match="does not describe the number as a value of type interval"):
+        column_text("interval", meaning).plain(5)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [("10:00:00.5Z", "10:00:00.5"), ("23:30:00-01:00", "00:30:00"), ("-01:00:00", "-01:00:00")]
+)
+def test_a_time_of_isostring_is_an_interval(value: str, text: str) -> None:
+    assert column_text("interval", "io.debezium.time.IsoTime").plain(value) == text
+
+
+@pytest.mark.parametrize("declared", ["time without time zone", "timestamp without time zone"])
+def test_times_and_timestamps_are_not_taken_for_each_other(declared: str) -> None:
+    meaning = "io.debezium.time.Timestamp" if declared.startswith("time ") else "io.debezium.time.Time"
+    with pytest.raises(NotTextError, match="does not describe the number"):
+        column_text(declared, meaning).plain(5)
+
+
+@pytest.mark.parametrize(("number", "text"), [("5.0", "5"), ("1E+3", "1000"), ("-0.0", "0"), ("1.5", "1.5")])
+def test_a_decimal_without_a_fraction_is_an_integer(number: str, text: str) -> None:
+    assert column_text("integer", None).plain(Decimal(number)) == text
+
+
+def test_a_nul_within_an_array_is_refused() -> None:
+    with pytest.raises(NotTextError, match="NUL character"):
+        column_text("text[]", None).plain(["a\0b"])

@@ -93,7 +93,8 @@ def number_of_units(per_second: int | None, value: object, kind: str) -> tuple[i
         raise NotTextError(f"a {type(value).__name__} is not a {kind}")
     if per_second is None:
         raise NotTextError(
-            f"the event's schema does not describe the number as a {kind}. Give the column the source's type"
+            f"the event's schema does not describe the number as a value of type {kind}. Give the column the "
+            "source's type"
         )
     if value in _SATURATED:
         raise NotTextError(
