@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import SpanResult
 from headgate.config.feed import parse_feed
+from headgate.records.source_tables import SourceTable
 from headgate.replication.frames import Chunk
 from headgate.replication.plan import BatchPlan, SpanWork
 from headgate.replication.task_run import run_task
@@ -76,13 +77,21 @@ class Player:
         identity = FeedIdentity("c", f"0-{next(_numbers)}", "shop")
         self._claim = build.claim(identity=identity, table=table, topic=self._topic)
         self.sink.claim(self._claim)
+        self._known_table: SourceTable | None = None
 
     def apply(self, records: Sequence[tuple[int, bytes | None, bytes | None]]) -> SpanResult:
         """Offer (offset, key, value) of the topic from its start; what the sink has already is passed over."""
-        work = SpanWork(SpanId("shop", "t"), self._topic, self._claim, self.sink.positions(self._claim))
+        work = SpanWork(
+            SpanId("shop", "t"),
+            self._topic,
+            self._claim,
+            self.sink.positions(self._claim),
+            known_table=self._known_table,
+        )
         offsets, keys, values = zip(*records, strict=True)
         chunk = Chunk(self._topic, 0, offsets, [0] * len(offsets), keys, values)
         (result,) = run_task(BatchPlan(self._spec, (work,)), [chunk]).spans
+        self._known_table = result.known_table
         return result
 
 
