@@ -1,5 +1,6 @@
 """Spark reads what the Delta sink writes, and its jobs work beside the sink's commits."""
 
+import re
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from headgate.config.maintenance_options import MaintenanceOptions
 from headgate.provisioning.time_scale import scaled_seconds
-from headgate.sinks.contract import SinkFencedError
+from headgate.sinks.contract import SinkFencedError, SinkRefusedError
 from headgate.sinks.maintaining import upkeep_of
 from headgate_lab.benchmarks.peers.lake_spark import LakeSpark, SparkRefusedError
 from integration.sinks.contract import batch_of
@@ -26,7 +27,7 @@ JOBS: Final = ("OPTIMIZE {name}", "OPTIMIZE {name} ZORDER BY (id)")
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeSpark]:
     with LakeSpark(tmp_path_factory.mktemp("spark") / "session") as session:
-        # With Spark's default of INT96, delta-rs changes the years 1 and 9999 when it reads them again.
+        # With Spark's default of INT96, tables with the years 1 and 9999 are refused.
         session.execute("SET spark.sql.parquet.outputTimestampType = TIMESTAMP_MICROS")
         yield session
 
@@ -122,3 +123,26 @@ def test_jobs_of_sparks_run_beside_commits(table: SparkDelta, spark: LakeSpark) 
     assert all("oncurren" in text or "MetadataChanged" in text for text in refused), refused
     table.check(spark)
     assert table.sink.positions(table.claim)[0] == table.at
+
+
+def test_rows_that_spark_has_written_as_int96_are_not_changed(table: SparkDelta, spark: LakeSpark) -> None:
+    """By its default. The statement of the error mends it."""
+    table.start("upsert", ())
+    for first in range(0, 6, 2):
+        table.write(table.row(first), table.row(first + 1))
+    spark.execute("SET spark.sql.parquet.outputTimestampType = INT96")
+    try:
+        run(spark, table, JOBS[0])
+    finally:
+        spark.execute("SET spark.sql.parquet.outputTimestampType = TIMESTAMP_MICROS")
+    at = table.at
+    with pytest.raises(SinkRefusedError, match="as INT96 in at, which delta-rs would change") as told:
+        table.write(table.row(0, shift=1))
+    table.at = at
+    statement = re.search(r"INSERT OVERWRITE .*", str(told.value))
+    assert statement is not None
+    spark.execute(statement[0])
+    table.check(spark)
+    table.write(table.row(0, shift=1), deleted=(3,))
+    maintain(table)
+    table.check(spark)

@@ -24,6 +24,7 @@ from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.delta.constraints import DeltaRule, rules_of
 from headgate.sinks.delta.refusals import is_refusal, refused, violated
 from headgate.sinks.delta.statistics import check_number, listed_columns, parquet_options
+from headgate.sinks.delta.timestamps import READ_EXACTLY, RightFiles
 from headgate.sinks.lake.binding import LEDGER
 from headgate.sinks.lake.files import Files, LostFileError
 from headgate.sinks.lake.history import COPY, OWN_ENTRIES
@@ -87,6 +88,8 @@ _COMPACTED_LEVEL: Final = 4
 """delta-rs's own choices for files that it writes, and for those that it writes together."""
 
 _RETENTION: Final = "delta.setTransactionRetentionDuration"
+
+_RIGHT_FILES: Final = RightFiles()
 
 
 class DeltaLakeTable:
@@ -222,14 +225,22 @@ class DeltaLakeTable:
 
     def keys(self, columns: Sequence[str]) -> pa.Table:
         """These columns of all rows."""
+        self._check_timestamps(columns)
         with _reading_rows():
             return pa.table(self._handle.scan(columns=list(columns)))
 
     def scan(self, columns: Sequence[str], bounds: ValueBounds | None) -> Iterator[pa.RecordBatch]:
         """See VersionedTable of sinks/lake/tables.py."""
+        self._check_timestamps(columns)
         with _reading_rows():
             reader = self._handle.scan(columns=list(columns), predicate=None if bounds is None else _predicate(bounds))
             yield from pa.RecordBatchReader.from_stream(reader)
+
+    def _check_timestamps(self, columns: Collection[str] | None = None) -> None:
+        """Before delta-rs reads rows, with these columns. Raises SinkRefusedError, OSError."""
+        with _reading_rows():
+            where, options = self._files.where(self._path), self._files.delta_options(is_small=False)
+            _RIGHT_FILES.check(self._handle, where, options, columns)
 
     def mark(self, stamp: Stamp) -> None:
         """Commit without rows. Raises ConflictError, SinkError."""
@@ -273,6 +284,7 @@ class DeltaLakeTable:
 
     def upsert(self, upserts: Upserts, stamp: Stamp) -> None:
         """Delete, update and insert. Raises ConflictError, SinkError."""
+        self._check_timestamps()
         self._list_statistics(self._handle.schema().fields, stamp)
         before = self._handle.version()
         names = list(upserts.columns)
@@ -329,7 +341,7 @@ class DeltaLakeTable:
         fields = [_altered(field, altered) for field in self.schema]
         schema = pa.schema([*fields, *(field for field, _ in altered.added)])
         self._list_statistics(Schema.from_arrow(pa.schema(fields)).fields, stamp)
-        rows = _rewritten(self._handle.to_pyarrow_dataset(), schema, altered)
+        rows = _rewritten(self._handle.to_pyarrow_dataset(parquet_read_options=READ_EXACTLY), schema, altered)
         with _committing():
             write_deltalake(
                 self._handle,
@@ -354,6 +366,7 @@ class DeltaLakeTable:
 
     def compact(self, target_bytes: int, stamp: Stamp) -> None:
         """See VersionedTable of sinks/lake/tables.py."""
+        self._check_timestamps()
         self._list_statistics(self._handle.schema().fields, stamp)
         options = parquet_options(self._handle.schema().fields, _COMPACTED, _COMPACTED_LEVEL)
         with _committing():
