@@ -4,6 +4,7 @@ The connectors for MySQL and MariaDB write them to the topic that is called as t
 ``include.schema.changes`` is false. A record of a connector's snapshot has the table as the connector found it.
 """
 
+import re
 from typing import Final
 
 import msgspec
@@ -14,12 +15,21 @@ from headgate.formats.change import DATA_ERRORS, ChangeError, reason_of
 from headgate.formats.debezium_avro import FRAME_BYTES, SchemaById, schema_id_of
 from headgate.records.identifiers import parse_identifier
 
-__all__ = ["SchemaChangeDecoder", "TableChange"]
+__all__ = ["SchemaChangeDecoder", "TableChange", "keeps_columns"]
 
 _PATHS: Final = (("ddl",), ("tableChanges",))
 _SOURCE: Final = ("source",)
 
 _DATABASE_AND_TABLE: Final = 2
+
+_KEEPS_COLUMNS: Final = re.compile(
+    r"(?:\s|/\*(?!M?!).*?\*/|(?:--|#)[^\n]*(?:\n|$))*(?:(?:CREATE|DROP|RENAME|TRUNCATE)\b|$)", re.IGNORECASE | re.DOTALL
+)
+"""How a statement begins that gives no column another name; clients write comments in front of it.
+
+A connector's snapshot creates tables that it found, or has no statement. All others are read: also ``SET STATEMENT …
+FOR ALTER TABLE``, and comments that the server executes.
+"""
 
 
 class TableChange(msgspec.Struct, frozen=True):
@@ -64,6 +74,11 @@ class _Event(msgspec.Struct):
 
 class _Wrapped(msgspec.Struct):
     payload: _Event
+
+
+def keeps_columns(statement: str) -> bool:
+    """Whether the statement leaves every name to the column that had it."""
+    return _KEEPS_COLUMNS.match(statement) is not None
 
 
 class SchemaChangeDecoder:

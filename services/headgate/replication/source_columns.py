@@ -6,7 +6,7 @@ PostgreSQL numbers columns. MySQL and MariaDB do not, so theirs are numbered by 
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -82,6 +82,10 @@ class SourceColumns:
         found = numbers_now(spec, set(tables.values()))
         present: dict[SpanId, ColumnNumbers] = {}
         topics: dict[str, TopicRead | None] = {}
+        wanted: dict[str, set[str]] = {}
+        for each in opened.values():
+            if each.statements is not None:
+                wanted.setdefault(each.statements.topic, set()).add(each.statements.table)
         for span, each in opened.items():
             numbers = found.get(tables[span])
             if numbers is None:
@@ -89,19 +93,19 @@ class SourceColumns:
             if each.statements is not None:
                 by = each.statements
                 if by.topic not in topics:
-                    topics[by.topic] = self._topic(spec, by.topic)
+                    topics[by.topic] = self._topic(spec, by.topic, wanted[by.topic])
                 read = topics[by.topic]
                 numbers = _numbered(numbers, by, {}) if read is None else self._read_on(numbers, by, read).numbers
             present[span] = numbers
         return present
 
-    def _topic(self, spec: FeedSpec, topic: str) -> TopicRead | None:
+    def _topic(self, spec: FeedSpec, topic: str, tables: Collection[str]) -> TopicRead | None:
         """None also if it cannot be read. Types are compared without it, and it is asked for again after a while."""
         place = f"topic {topic}"
         if self._clock() < self._asked_again.get(place, 0.0):
             return None
         try:
-            return self._changes.read(spec, topic)
+            return self._changes.read(spec, topic, [_database_and_table(table) for table in tables])
         except SourceError as error:
             self._asked_again[place] = self._clock() + SOURCE_PAUSE_SECONDS
             _log.warning(
@@ -118,7 +122,7 @@ class SourceColumns:
             return None
         if before is None or (before.topic, before.table) != (schema_topic, found.table):
             before = StatementNumbers(schema_topic, "", found.table, 0, {})
-        read = self._topic(spec, schema_topic)
+        read = self._topic(spec, schema_topic, [found.table])
         return None if read is None else self._read_on(found, before, read)
 
     def _read_on(self, found: ColumnNumbers, before: StatementNumbers, read: TopicRead) -> OpenedColumns:
@@ -130,8 +134,7 @@ class SourceColumns:
                 "topic %s: statements from offset %d to %d are gone, so columns of table %s that they have dropped and "
                 "added again are not noticed", before.topic, before.until, read.since, before.table,
             )  # fmt: skip
-        database, table = parse_identifier(before.table)
-        changes = [each for each in read.tables.get((database, table), ()) if each[0] >= before.until]
+        changes = [each for each in read.tables.get(_database_and_table(before.table), ()) if each[0] >= before.until]
         columns, unread = numbers_after(before.columns, changes)
         for offset, why in unread:
             if offset >= reported:
@@ -149,6 +152,11 @@ def _numbered(found: ColumnNumbers, by: StatementNumbers, columns: Mapping[str, 
     folded = {name.lower(): number for name, number in columns.items()}
     numbers = {name: folded[name.lower()] for name in found.types if name.lower() in folded}
     return ColumnNumbers(by.identity, numbers, types=found.types)
+
+
+def _database_and_table(identifier: str) -> tuple[str, str]:
+    database, table = parse_identifier(identifier)
+    return database, table
 
 
 def source_spelling(spec: FeedSpec) -> str:

@@ -4,11 +4,10 @@ Neither database identifies a column by anything but its name and its place. So 
 statement that added it, and keeps it under every name. ``mariadb_columns.origins`` follows the server's own rules.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from headgate.formats.schema_changes import TableChange
+from headgate.formats.schema_changes import TableChange, keeps_columns
 from headgate.migration.statements.mariadb import read_mariadb
 from headgate.migration.statements.mariadb_columns import origins
 from headgate.migration.statements.statement import StatementError
@@ -17,15 +16,6 @@ __all__ = ["first_numbers", "numbers_after"]
 
 _COLUMNS_MAX: Final = 4096
 """Columns of a table, at both databases: so many numbers belong to each statement."""
-
-_KEEPS_COLUMNS: Final = re.compile(
-    r"(?:\s|/\*(?!M?!).*?\*/|(?:--|#)[^\n]*(?:\n|$))*(?:(?:CREATE|DROP|RENAME|TRUNCATE)\b|$)", re.IGNORECASE | re.DOTALL
-)
-"""How a statement begins that gives no column another name; clients write comments in front of it.
-
-A connector's snapshot creates tables that it found, or has no statement. All others are read: also ``SET STATEMENT …
-FOR ALTER TABLE``, and comments that the server executes.
-"""
 
 
 def first_numbers(columns: Sequence[str]) -> dict[str, int]:
@@ -59,7 +49,7 @@ def _by_origin(numbers: Mapping[str, int], statement: str) -> dict[str, int]:
 
     A column that exists and is added was known from the catalogue before its statement was read.
     """
-    if not numbers or _KEEPS_COLUMNS.match(statement) is not None:
+    if not numbers or keeps_columns(statement):
         return dict(numbers)
     before = list(numbers)
     found = origins(read_mariadb(statement), before)

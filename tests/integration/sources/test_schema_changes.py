@@ -14,7 +14,8 @@ from headgate.config.feed import FeedSpec, parse_feed
 from headgate.eventlog.connection import KafkaConnection
 from headgate.formats.schema_changes import TableChange
 from headgate.replication.statement_columns import numbers_after
-from headgate.sources.schema_changes import SchemaChanges, schema_topic_of
+from headgate.sources.offsets import SourceUnreachableError
+from headgate.sources.schema_changes import CHANGE_BYTES, SchemaChanges, schema_topic_of
 from headgate_lab.embedded.registry import EmbeddedRegistry
 from support.kafka_cluster import ANSWER_SECONDS
 from support.topic_changes import make_again, make_topics
@@ -78,14 +79,14 @@ def test_a_connector_shows_which_columns_are_others_under_the_same_names(
 def tables(
     spec: FeedSpec, changes: SchemaChanges, topic: str
 ) -> Mapping[tuple[str, str], Sequence[tuple[int, TableChange]]]:
-    read = changes.read(spec, topic)
+    read = changes.read(spec, topic, ())
     return {} if read is None else read.tables
 
 
 def test_a_topic_is_read_on_and_what_it_has_lost_is_known(kafka_bootstrap: str, kafka_prefix: str) -> None:
     connection, producer = KafkaConnection(kafka_bootstrap), Producer({"bootstrap.servers": kafka_bootstrap})
     topic, changes = f"{kafka_prefix}shop", SchemaChanges(connection)
-    assert changes.read(JSON, topic) is None, "there is no such topic"
+    assert changes.read(JSON, topic, ()) is None, "there is no such topic"
     make_topics(connection.admin, NewTopic(topic, 1, 1))
 
     def write(*columns: str, at: int | None = None) -> None:
@@ -96,7 +97,7 @@ def test_a_topic_is_read_on_and_what_it_has_lost_is_known(kafka_bootstrap: str, 
         assert producer.flush(ANSWER_SECONDS) == 0
 
     def read() -> tuple[int, int, list[tuple[int, tuple[str, ...]]]]:
-        found = changes.read(JSON, topic)
+        found = changes.read(JSON, topic, ())
         assert found is not None
         shown = [(offset, change.columns) for offset, change in found.tables.get(("d", "t"), ())]
         return found.since, found.until, shown
@@ -115,21 +116,62 @@ def test_a_topic_is_read_on_and_what_it_has_lost_is_known(kafka_bootstrap: str, 
     for future in connection.admin.delete_records([TopicPartition(topic, 0, 5)]).values():
         future.result(ANSWER_SECONDS)
     assert read() == (5, 5, known)
-    before = changes.read(JSON, topic)
+    before = changes.read(JSON, topic, ())
     make_again(connection, topic, 1)
     write("id")
     assert read() == (0, 1, [(0, ("id",))])
     for at in (10, 20, 10, 20, 30):  # the connector has crashed after the second one
         write("id", "a", at=at)
-        assert changes.read(JSON, topic) is not None
+        assert changes.read(JSON, topic, ()) is not None
     assert read() == (0, 6, [(0, ("id",)), *((offset, ("id", "a")) for offset in (1, 2, 5))])
-    after = changes.read(JSON, topic)
+    after = changes.read(JSON, topic, ())
     assert before is not None
     assert after is not None
     assert after.topic_id != before.topic_id
 
     divided = f"{kafka_prefix}divided"
     make_topics(connection.admin, NewTopic(divided, 2, 1))
-    assert changes.read(JSON, divided) is None, "several partitions have no order"
+    assert changes.read(JSON, divided, ()) is None, "several partitions have no order"
+    producer.close()
+    connection.close()
+
+
+def test_of_many_tables_those_are_kept_that_are_asked_for(kafka_bootstrap: str, kafka_prefix: str) -> None:
+    connection, producer = KafkaConnection(kafka_bootstrap), Producer({"bootstrap.servers": kafka_bootstrap})
+    topic = f"{kafka_prefix}shop"
+    make_topics(connection.admin, NewTopic(topic, 1, 1))
+
+    def write(table: str, statement: str, *columns: str) -> None:
+        change = {"id": f'"d"."{table}"', "table": {"columns": [{"name": name} for name in columns]}}
+        producer.produce(topic, msgspec.json.encode({"ddl": statement, "tableChanges": [change]}))
+        assert producer.flush(ANSWER_SECONDS) == 0
+
+    for number in range(20):
+        write(f"t{number}", "CREATE TABLE " + "x" * 5000, "id", "a")
+    write("t7", "ALTER TABLE t7 DROP a", "id")
+    whole = SchemaChanges(connection).read(JSON, topic, [("d", "t3")])
+    assert whole is not None
+    assert (len(whole.tables), whole.lacks_tables) == (20, False), "the texts of CREATE TABLE do not count"
+
+    changes = SchemaChanges(connection, bytes_max=20 * CHANGE_BYTES)
+
+    def read(*tables: str, spec: FeedSpec = JSON) -> dict[str, list[int]]:
+        found = changes.read(spec, topic, [("d", table) for table in tables])
+        assert found is not None
+        assert found.lacks_tables
+        return {table: [offset for offset, _ in each] for (_, table), each in found.tables.items()}
+
+    assert read("t3") == {"t3": [3]}
+    assert read("t7", "none") == {"t3": [3], "t7": [7, 20], "none": []}
+    write("t3", "ALTER TABLE t3 DROP a", "id")
+    write("t4", "ALTER TABLE t4 DROP a", "id")
+    write("none", "CREATE TABLE none", "id")
+    assert read("t7") == {"t3": [3, 21], "t7": [7, 20], "none": [23]}
+    assert read("t4") == {"t3": [3, 21], "t4": [4, 22], "t7": [7, 20], "none": [23]}
+    named = JSON.model_copy(update={"source": JSON.source.model_copy(update={"topics": (f"{topic}.d.t8",)})})
+    assert read("t9", spec=named).keys() == {"t3", "t4", "t7", "t8", "t9", "none"}
+    few = SchemaChanges(connection, bytes_max=CHANGE_BYTES)
+    with pytest.raises(SourceUnreachableError, match=r"more than 100 bytes of statements on 1 tables"):
+        few.read(JSON, topic, [("d", "t7")])
     producer.close()
     connection.close()

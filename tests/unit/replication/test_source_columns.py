@@ -32,7 +32,8 @@ class Topics:
         self.found: TopicRead | SourceError | None = None
         self.asked: list[str] = []
 
-    def read(self, _spec: object, topic: str) -> TopicRead | None:
+    def read(self, _spec: object, topic: str, wanted: Sequence[tuple[str, str]]) -> TopicRead | None:
+        assert list(wanted) == [("d", "t")]
         self.asked.append(topic)
         if isinstance(self.found, SourceError):
             raise self.found
