@@ -6,15 +6,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import msgspec
 import pytest
 
 from fixtures.services import database_connect
 from headgate.migration.core import effects as fx
-from headgate.migration.core.spec import MigrationSpec
+from headgate.migration.core.spec import MigrationSpec, written
 from headgate.migration.shell.work import open_strategy
 from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.records.migration import MigrationStrategy
+from integration.migration.test_schema_changes import Place
 from support.connections import described
+from support.migration_records import recorded
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -111,6 +115,8 @@ def test_mariadb_s_alter(asked: Any, before: str, after: str, change: str | None
         ("NOT NULL DEFAULT 5", "", 'ALTER COLUMN "v" DROP DEFAULT, ALTER COLUMN "v" DROP NOT NULL'),
         ("text COLLATE", "text UNIQUE COLLATE", 'ADD CONSTRAINT "items_code_key" UNIQUE (code)'),
         (", n serial", ", n serial, m serial", None),
+        ("AS IDENTITY", "AS IDENTITY (START 1000 INCREMENT 10)", None),
+        ('text COLLATE "C"', 'text COMPRESSION pglz COLLATE "C"', None),
     ],
 )
 def test_postgresql_s_alter(asked: Any, before: str, after: str, change: str | None) -> None:
@@ -133,3 +139,28 @@ def test_what_is_there_is_left_alone_and_what_is_missing_is_created(asked: Any, 
     assert "name would be dropped with all values" in ask(without).reason
     for statement in (table.replace("TABLE", "TABLE IF NOT EXISTS"), "ALTER TABLE items ADD c int", "DROP TABLE items"):
         assert "takes the desired CREATE TABLE" in ask(statement).reason
+
+
+@pytest.mark.parametrize("fixture", ["mariadb_database", "postgres_database"])
+def test_a_table_that_was_altered_since_is_not_made_another_one(
+    request: pytest.FixtureRequest, tmp_path: Path, fixture: str
+) -> None:
+    """The ALTER that was found would leave the column of the other change there, and the wanted table has none."""
+    place = Place(request.getfixturevalue(fixture), tmp_path)
+    place.run("CREATE TABLE items (id int PRIMARY KEY)")
+    wanted = "CREATE TABLE items (id int PRIMARY KEY, w int)"
+    spec = msgspec.structs.replace(
+        place.spec(MigrationStrategy.DIRECT, "items", "FORCE", allow_lossy=False), statement=wanted, declarative=True
+    )
+    with closing(open_strategy("m", spec, cluster_id=NO_CLUSTER)) as strategy:
+        examined = strategy.examine(spec, None)
+        assert isinstance(examined, fx.Examined), examined
+        record = recorded(written(msgspec.structs.replace(spec, found=examined.statement)))
+        place.run("ALTER TABLE items ADD COLUMN other int")
+        told = strategy.start(fx.StartMigration("m", record, None, 1))
+        assert isinstance(told, fx.Refused), told
+        assert "was altered since the submission" in told.reason
+        place.run("ALTER TABLE items DROP COLUMN other")
+        assert isinstance(strategy.start(fx.StartMigration("m", record, None, 1)), fx.Progressed)
+        watch = fx.WatchMigration("m", record, 1)
+        eventually(lambda: isinstance(strategy.watch(watch), fx.Completed), "it is in force")

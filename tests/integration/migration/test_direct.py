@@ -218,3 +218,17 @@ def test_another_foreign_key_that_is_gone_is_not_the_statement(place: Place) -> 
     place.run("ALTER TABLE items DROP FOREIGN KEY g", "ALTER TABLE items DROP FOREIGN KEY f")
     with closing(Direct(place, statement, is_examined=False)) as another:
         assert isinstance(another.strategy.adopt(fx.AdoptMigration("m", change.record, owner_rev=2)), fx.NotThere)
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_one_that_never_began_leaves_nothing(place: Place, *, is_stopped: bool) -> None:
+    with closing(Direct(place, "ALTER TABLE items ADD COLUMN extra int")) as change:
+        place.run("ALTER TABLE items ADD COLUMN extra int")
+        if is_stopped:
+            ended = change.strategy.stop(fx.StopMigration("m", change.record, False, owner_rev=1))
+            assert isinstance(ended, fx.Stopped), ended
+        else:
+            ended = change.strategy.start(fx.StartMigration("m", change.record, None, 1))
+            assert isinstance(ended, fx.Refused), ended
+    assert place.run("SELECT id FROM headgate.migration_owner") == []
+    assert place.run("SELECT id FROM headgate.migration") == []

@@ -92,3 +92,19 @@ def test_a_table_that_cannot_any_more_is_not_copied_under_a_lock(table: Table) -
         told = strategy.start(fx.StartMigration("m", record, None, 1))
     assert isinstance(told, fx.Refused)
     assert "ALGORITHM=INSTANT" in told.reason
+
+
+@pytest.mark.parametrize("table", ["postgresql"], indirect=True)
+def test_what_became_slow_since_the_submission_is_not_done_under_the_lock(table: Table) -> None:
+    spec = msgspec.structs.replace(
+        table.spec(MigrationStrategy.ONLINE, "ALTER COLUMN s TYPE varchar(80)"), prefer_instant=True
+    )
+    with closing(open_strategy("m", spec, cluster_id=NO_CLUSTER)) as strategy:
+        examined = strategy.examine(spec, None)
+        assert isinstance(examined, fx.Examined)
+        assert examined.is_immediate
+        table.run("ALTER TABLE items ADD CONSTRAINT short CHECK (s <> '')")
+        record = msgspec.structs.replace(recorded(written(spec)), is_immediate=True)
+        told = strategy.start(fx.StartMigration("m", record, None, 1))
+    assert isinstance(told, fx.Refused), told
+    assert "is not instant any more" in told.reason

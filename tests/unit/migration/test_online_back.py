@@ -49,6 +49,9 @@ class World:
             close=lambda: None,
         )
 
+    def forget(self) -> None:
+        self.done.append("forget")
+
     def is_changed(self, _memory: Memory, _plan: Any) -> bool:
         return self.is_in_force
 
@@ -190,6 +193,7 @@ def test_a_revert_that_was_never_begun_removes_no_feed() -> None:
     world.feeds = {revert._feed}
     assert revert.stop(fx.StopMigration("r1", record(reverts="m1"), is_forced=False)) == fx.Stopped()
     assert world.feeds == {revert._feed}
+    assert world.done == ["forget"]
 
 
 def test_a_revert_in_force_ends_the_feed_and_forgets_what_it_has_reverted() -> None:

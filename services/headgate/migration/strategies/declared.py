@@ -60,6 +60,24 @@ class Declared(Delegating):
         where = self._server.where(before.schema)
         return fx.Examined("alter", table, where, is_immediate=False, message=message)
 
+    def start(self, effect: fx.StartMigration) -> Any:
+        """See contract. The ALTER was found for the table as it was then: another would lead to the wanted one now."""
+        spec = parse_spec(effect.record.spec)
+        if spec.found and spec.reverts is None:
+            try:
+                statement = _wanted(parse_statement(spec.statement, self._server.dialect))
+                before = self._server.look(statement)
+                now = spec.found if before is None else self._server.change_towards(statement, before)
+            except RefusedError as error:
+                return fx.Refused(str(error))
+            # Nothing is left to do if an earlier attempt has come into force: the strategy itself sees that.
+            if now not in ("", spec.found):
+                return fx.Refused(
+                    f"table {statement.table} was altered since the submission, and the ALTER of then does not make "
+                    f"the wanted table of it. Submit it again; the change would be: {now}"
+                )
+        return super().start(effect)
+
     def _check_rights(self, statement: Statement, spec: MigrationSpec) -> None:
         """Those of a change of the table; to create it, the strategy that does so asks for its own."""
         altering = msgspec.structs.replace(statement, action="alter")

@@ -149,9 +149,13 @@ class DirectStrategy:
         statement = parse_statement(spec.statement, self._server.dialect)
         try:
             self._server.take_over(effect.owner_rev)
+        except RefusedError as error:
+            return fx.Refused(str(error))
+        try:
             before = self._server.look(statement)
             after = self._server.rehearse(statement, before) if statement.is_rehearsed else None
         except RefusedError as error:
+            self._server.forget()
             return fx.Refused(str(error))
         memory = Memory(
             effect.owner_rev,
@@ -203,6 +207,7 @@ class DirectStrategy:
         if self._run is not None:
             self._run.stop()
         if memory is None:
+            self._server.forget()
             return fx.Stopped()
         memory = self._server.take_over(effect.owner_rev)
         statement = parse_statement(parse_spec(effect.record.spec).statement, self._server.dialect)

@@ -65,6 +65,28 @@ class InstantFirst(Delegating):
         suffix = _ALGORITHM if self._server.dialect == "mysql" else ""
         return msgspec.structs.replace(done_directly(spec), statement=spec.statement.rstrip().rstrip(";") + suffix)
 
+    def start(self, effect: fx.StartMigration) -> Any:
+        """See contract. MariaDB's own statement forbids a copy (ALGORITHM=INSTANT); PostgreSQL's cannot."""
+        if effect.record.is_immediate and self._server.dialect == "postgres":
+            spec = parse_spec(effect.record.spec)
+            if (why := self._why_not_any_more(spec)) is not None:
+                return fx.Refused(why)
+        return super().start(effect)
+
+    def _why_not_any_more(self, spec: MigrationSpec) -> str | None:
+        """The table may have got an index or a rule since the submission, which the server would build or check."""
+        try:
+            statement = parse_statement(spec.statement, self._server.dialect)
+            before = self._server.look(statement)
+            if before is None or self._server.is_instant(statement, before):
+                return None
+        except RefusedError:
+            return None  # the statement cannot be done at all: its own start gives the reason
+        return (
+            f"table {before.schema}.{before.name} was altered since the submission, and the change is not instant any "
+            "more: the server would hold the table while it works. Submit it again"
+        )
+
     def _for(self, effect: Any) -> tuple[Any, Any]:
         if not effect.record.is_immediate:
             return self._other, effect

@@ -132,6 +132,7 @@ class OnlineStrategy:
         try:
             plan = self._checked(statement, plan_copy(self._server, statement, spec), spec)
         except RefusedError as error:
+            self._server.forget()
             return fx.Refused(str(error))
         memory = Memory(effect.owner_rev, effect.record.attempt, "begun", msgspec.json.encode(plan).decode())
         try:
@@ -291,6 +292,7 @@ class OnlineStrategy:
             return done
         plan = None if memory is None else _plan_of(memory)
         if memory is None or plan is None:
+            self._server.forget()
             return fx.Stopped()
         # The feed of a way back stays: what it has applied need not be applied again by the next revert.
         begun: tuple[Artifact, ...] = ()

@@ -28,8 +28,21 @@ _SEQUENCE: Final = re.compile(r"nextval\('(?:[^'.]+\.)?([^'.]+)'::regclass\)")
 _IDENTITIES: Final = {"a": "ALWAYS", "d": "BY DEFAULT"}
 
 
+# Storage can be stated in CREATE TABLE since version 16, so it is not compared before. Columns that older versions do
+# not have are read through JSON.
+_DETAILS: Final = """
+SELECT a.attname::text, concat_ws(' ', 'COMPRESSION ' || nullif(to_jsonb(a) ->> 'attcompression', ''),
+  CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'STORAGE ' || a.attstorage::text END,
+  (SELECT concat_ws(' ', 'START', seqstart, 'INCREMENT', seqincrement, 'FROM', seqmin, 'TO', seqmax, 'CACHE', seqcache,
+     CASE WHEN seqcycle THEN 'CYCLE' END) FROM pg_depend d JOIN pg_sequence ON seqrelid = d.objid
+   WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'i'
+   AND d.refobjid = a.attrelid AND d.refobjsubid = a.attnum))
+FROM pg_attribute a WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+"""
+
+
 class Of(msgspec.Struct, frozen=True):
-    """One column."""
+    """One column. ``details``: compression, storage, and the options of its identity."""
 
     type: str
     collation: str
@@ -37,6 +50,7 @@ class Of(msgspec.Struct, frozen=True):
     default: str
     identity: str
     generated: str
+    details: str = ""
 
 
 class PostgresTableForm(msgspec.Struct, frozen=True):
@@ -50,6 +64,7 @@ class PostgresTableForm(msgspec.Struct, frozen=True):
 def read_form(session: BoundedConnection, full: str) -> PostgresTableForm:
     """Of the table with that name. Raises RefusedError for what an ALTER is not found for."""
     ((oid, relkind, persistence, options),) = session.execute(_KIND, (full,)).fetchall()
+    details = dict(session.execute(_DETAILS, (oid,)).fetchall())
     columns = {
         column.name: Of(
             column.type,
@@ -58,6 +73,7 @@ def read_form(session: BoundedConnection, full: str) -> PostgresTableForm:
             column.generated or column.default or "",
             column.identity,
             column.generation,
+            details[column.name],
         )
         for column in catalogue.read_form(PostgresSession(session).execute, oid).columns
     }
@@ -132,6 +148,11 @@ def _altered(name: str, now: Of, wanted: Of) -> list[sql.Composable]:
         wanted.default if wanted.generated else "",
     ):
         raise RefusedError(f"column {name} is computed otherwise, or not any more: submit the ALTER TABLE")
+    if (now.type, now.identity) == (wanted.type, wanted.identity) and now.details != wanted.details:
+        raise RefusedError(
+            f"column {name}: compression, storage or the options of its identity are {now.details!r}, wanted "
+            f"{wanted.details!r}: submit the ALTER TABLE"
+        )
     words: list[sql.Composable] = []
     if (now.type, now.collation) != (wanted.type, wanted.collation):
         collation = f" COLLATE {wanted.collation}" if wanted.collation else ""
