@@ -100,8 +100,8 @@ def _expect_ok(answer: tuple[int, bytes], each: Registered, spec: RegistrySpec, 
         return
     raise RegistrationError(
         f"Schema {each.id} ({each.record}) cannot be registered at {spec.url}: subject {each.subject} is refused "
-        f"{what} ({status}{problem_said(body)}). The registry must take schemas under given ids (mode IMPORT), as "
-        "Confluent's and Redpanda's do, and let this user change modes"
+        f"{what} ({status}{problem_said(status, body)}). The registry must take schemas under given ids (mode IMPORT), "
+        "as Confluent's and Redpanda's do, and let this user change modes"
     )
 
 
@@ -109,8 +109,8 @@ def _standing(registry: SchemaRegistry, version: SchemaVersion) -> Registered:
     status, body = registry.send("GET", f"/schemas/ids/{version.id}")
     if status not in (OK, NOT_FOUND):
         raise RegistrationError(
-            f"The registry answered {status} for schema {version.id}{problem_said(body)}, so what it has under this id "
-            "is not known. Nothing was registered under it. Try again when the registry answers"
+            f"The registry answered {status} for schema {version.id}{problem_said(status, body)}, so what it has under "
+            "this id is not known. Nothing was registered under it. Try again when the registry answers"
         )
     standing = RegistrationState.MISSING
     if status == OK:

@@ -161,7 +161,7 @@ class SchemaRegistry:
         """
         status, body = self._ask(f"/subjects/{quote(subject, safe='')}/versions", "POST", {"schema": schema})
         if status in _OF_ONE_SCHEMA or (status == NOT_FOUND and decoded(body, _Problem) is not None):
-            raise SchemaNotTakenError(status, f"{status}{problem_said(body, REASON_CHARACTERS_MAX)}")
+            raise SchemaNotTakenError(status, f"{status}{problem_said(status, body, REASON_CHARACTERS_MAX)}")
         if status != OK:
             raise self._refused(status, f"a schema of subject {subject}", body)
         given = decoded(body, _Registered)
@@ -179,7 +179,7 @@ class SchemaRegistry:
         if status == NOT_FOUND and decoded(body, _Problem) is not None:
             return None
         if status in _OF_ONE_SCHEMA:
-            return f"{status}{problem_said(body, REASON_CHARACTERS_MAX)}"
+            return f"{status}{problem_said(status, body, REASON_CHARACTERS_MAX)}"
         answer = decoded(body, _Compatibility) if status == OK else None
         if answer is None:
             raise self._refused(status, f"a question about subject {subject}", body)
@@ -247,7 +247,7 @@ class SchemaRegistry:
         if response.status in (_UNAUTHORIZED, _FORBIDDEN):
             kind = AccessDeniedError if response.status == _FORBIDDEN else RegistryRefusedError
             todo = f"Correct {self._options.login}, or give the user the right"
-            raise kind(self._text(f"it refuses access ({response.status}{problem_said(body)})", todo))
+            raise kind(self._text(f"it refuses access ({response.status}{problem_said(response.status, body)})", todo))
         return response.status, body
 
     def _files(self) -> _Files:
@@ -283,7 +283,7 @@ class SchemaRegistry:
         )
 
     def _refused(self, status: int, what: str, body: bytes) -> SchemasUnavailableError:
-        return self._failed(f"it answers {status} to {what}{problem_said(body)}", self._check_server)
+        return self._failed(f"it answers {status} to {what}{problem_said(status, body)}", self._check_server)
 
     def _failed(
         self,
@@ -351,10 +351,16 @@ def decoded(body: bytes, kind: Any) -> Any:
         return None
 
 
-def problem_said(body: bytes, characters_max: int = 200) -> str:
-    """The registry's own text on what is wrong, to be appended to ours. Empty if it has none."""
+def problem_said(status: int, body: bytes, characters_max: int = 200) -> str:
+    """The registry's own text on what is wrong, to be appended to the answer's status. Empty if it has none.
+
+    Its error code is left out where it repeats the status.
+    """
     problem = decoded(body, _Problem)
-    return "" if problem is None else f": {_shortened(problem.message, characters_max)} ({problem.error_code})"
+    if problem is None:
+        return ""
+    code = "" if problem.error_code == status else f" ({problem.error_code})"
+    return f": {_shortened(problem.message, characters_max)}{code}" if problem.message else code
 
 
 def _shortened(text: str, characters_max: int) -> str:

@@ -94,8 +94,10 @@ def never_end(handler: BaseHTTPRequestHandler) -> None:
         ((429, ""), "answers 429"),
         (
             (401, '{"error_code": 401, "message": "Unauthorized"}'),
-            r"refuses access \(401: Unauthorized \(401\)\)\. Correct source\.registry\.user and source\.registry\.pass",
+            r"refuses access \(401: Unauthorized\)\. Correct source\.registry\.user and source\.registry\.pass",
         ),
+        ((401, '{"error_code": 40101, "message": ""}'), r"refuses access \(401 \(40101\)\)\. Correct"),
+        ((500, '{"error_code": 500, "message": "no leader"}'), r"answers 500 to [^:]*: no leader\. Check"),
         ((403, ""), r"refuses access \(403\)\. Correct source\.registry\.user"),
         (send_elsewhere, "answers 302"),
         ((404, "<html>no such page</html>"), "answers 404"),

@@ -120,7 +120,7 @@ def test_a_schema_that_is_not_taken_names_subject_reason_and_what_to_do_and_is_t
     registry.refused["copy.orders-value"] = 409, "reader type STRING not compatible at /fields/1/type"
     for _ in range(3):
         with pytest.raises(
-            UntakenSchemaError, match=r"subject copy\.orders-value: 409: reader type STRING.*\(409\).*columns\.exclude"
+            UntakenSchemaError, match=r"subject copy\.orders-value: 409: reader type STRING.*columns\.exclude"
         ):
             encoder.encode(change(ROW))
     assert len(server.asked) == 2  # of the key, and of the value once

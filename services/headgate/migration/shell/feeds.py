@@ -102,7 +102,7 @@ class ChangeFeeds:
                 )
             found = origins(self._log.connection, {topic: present[topic]}, looked).get(topic)
         except SchemasUnavailableError as error:
-            raise RefusedError(f"--registry: {error}") from error
+            raise RefusedError(str(error)) from error
         except (SourceError, LogError) as error:
             raise FeedsUnavailableError(str(error)) from error
         if looked.is_other:
