@@ -12,6 +12,7 @@ import yaml
 from headgate.config.feed import FeedSpec, FeedSpecError, feed_text, load_feed, parse_feed
 from headgate.config.feed_differences import OptionDifference, differences, with_skips_of
 from headgate.config.given_files import STANDARD_INPUT, documents_of, shown_name
+from headgate.config.yaml_text import yaml_fault
 from headgate.records.control import FeedRecorded
 from headgate.records.names import InvalidNameError, check_name
 from headgate.sinks.contract import SinkError
@@ -86,7 +87,7 @@ def _documents() -> Iterator[tuple[str, Load]]:
     try:
         documents = documents_of(feed_text(STANDARD_INPUT))
     except yaml.YAMLError as error:
-        raise FeedSpecError(f"{shown_name(STANDARD_INPUT)}: not YAML: {error}") from error
+        raise FeedSpecError(f"{shown_name(STANDARD_INPUT)}: {yaml_fault(error)}") from error
     for number, text in enumerate(documents, start=1):
         name = f"{shown_name(STANDARD_INPUT)}, document {number}"
         yield name, partial(_parsed, name, text)

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.lookup import not_found
 from headgate.config.given_files import given_bytes, shown_name
+from headgate.config.yaml_text import YamlError, load_yaml
 from headgate.generation.core.tokens import MAX_TOKEN, MIN_TOKEN, Sharding
 from headgate.generation.timestamps.core.rings import TOKENS_MAX, RingError, owners_of
 from headgate.records.timestamps import RingNode
@@ -38,8 +38,8 @@ class _Ring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_ring(path: Path) -> tuple[RingNode, ...]:
     """The ring in a file, or on standard input (``-``). Raises CommandError, which names the faulty place."""
     try:
-        given = msgspec.convert(yaml.safe_load(given_bytes(path)), _Ring)
-    except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
+        given = msgspec.convert(load_yaml(given_bytes(path)), _Ring)
+    except (OSError, YamlError, msgspec.ValidationError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise CommandError(ExitCode.SETTING, f"ring in {shown_name(path)}: {why}") from error
     nodes = tuple(RingNode(node.name, node.shards, node.ignore_msb, node.tokens) for node in given.nodes)

@@ -7,7 +7,6 @@ the nearest known name.
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from headgate.config.columns import ColumnOptions
@@ -21,6 +20,7 @@ from headgate.config.strict import Strict
 from headgate.config.table_options import AmbiguousPatternsError, Into, TableOptions, most_specific, patterns_of
 from headgate.config.wording import explained
 from headgate.config.yaml_integers import spelling_faults
+from headgate.config.yaml_text import YamlError, load_yaml
 from headgate.records.identifiers import parse_identifier
 from headgate.records.places import LogPosition
 
@@ -386,11 +386,16 @@ class FeedSpec(Strict):
 def parse_feed(text: str) -> FeedSpec:
     """A feed from YAML or JSON text. Raises FeedSpecError with every fault."""
     try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise FeedSpecError(f"not YAML: {error}") from error
+        data = load_yaml(text)
+    except YamlError as error:
+        raise FeedSpecError(str(error)) from error
     if not isinstance(data, dict):
-        raise FeedSpecError("a feed is a mapping with the options feed, source and sink")
+        found = (
+            "the text is empty"
+            if data is None
+            else f"it is a {'list' if isinstance(data, list) else 'single value'}, not a mapping"
+        )
+        raise FeedSpecError(f"{found}. Write a feed with the options feed, source and sink")
     if faults := spelling_faults(text, data):
         raise FeedSpecError("; ".join(faults))
     try:

@@ -8,9 +8,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from headgate.config.registry_spec import RegistryOptions, RegistrySpec, registry_options
@@ -18,6 +16,7 @@ from headgate.config.secrets import CONNECTIONS, NotPermittedError, secret, sett
 from headgate.config.store_options import StoreOptions
 from headgate.config.strict import Strict
 from headgate.config.wording import explained, one_of
+from headgate.config.yaml_text import YamlError, load_yaml
 from headgate.databases.address import FORMS, AddressOptions, Target
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.kinds import CONNECTED, KINDS, kind_of
@@ -209,10 +208,11 @@ def _read(file: Path) -> _File:
 def _parsed(file: Path, *_version: int) -> _File:
     """The file's content; read again only when it has changed. Raises OSError, DatabaseRefusedError."""
     try:
-        data: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
-        return _File.model_validate(data)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DatabaseRefusedError(f"{CONNECTIONS}: {file} is not YAML: {error}") from error
+        return _File.model_validate(load_yaml(file.read_text(encoding="utf-8")))
+    except UnicodeDecodeError as error:
+        raise DatabaseRefusedError(f"{CONNECTIONS}: {file} is not UTF-8 text. Write the connections in YAML") from error
+    except YamlError as error:
+        raise DatabaseRefusedError(f"{CONNECTIONS}: {file}: {error}") from error
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, e['loc'])) or 'file'}: {explained(e)}" for e in error.errors()]
         raise DatabaseRefusedError(f"{CONNECTIONS}: {file}: {'; '.join(lines)}") from error

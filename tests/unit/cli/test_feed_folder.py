@@ -164,7 +164,9 @@ def test_a_command_that_takes_a_file_reads_standard_input(command: list[str], go
 
 def test_doctor_reads_a_feed_from_standard_input() -> None:
     done = CliRunner().invoke(app, ["doctor", "--bootstrap", "127.0.0.1:1", "--feed", "-"], input="feed: [")
-    assert (done.exit_code, "standard input: not YAML" in done.stderr) == (ExitCode.FEED_SPEC, True), done.output
+    assert (done.exit_code, "standard input: it is not valid YAML" in done.stderr) == (ExitCode.FEED_SPEC, True), (
+        done.output
+    )
 
 
 @pytest.mark.parametrize(
