@@ -65,14 +65,19 @@ def _topics(settings: Settings) -> Mapping[str, TopicMetadata]:
     return found
 
 
-@contextmanager
-def opened_cluster(flags: Mapping[str, Any]) -> Iterator[tuple[Settings, KafkaLog]]:
-    """The settings and the cluster's log, checked, for one command. Raises SettingsError, LogError.
+def settings_for_command(flags: Mapping[str, Any]) -> Settings:
+    """See ``cluster_settings``. Unlike a service, a command does not wait for a broker that refuses connections.
 
-    Unlike a service, a command does not wait for a broker that refuses connections.
+    Raises SettingsError, LogError.
     """
     check_takes_connections(load_settings(flags).bootstrap)
-    settings = cluster_settings(flags)
+    return cluster_settings(flags)
+
+
+@contextmanager
+def opened_cluster(flags: Mapping[str, Any]) -> Iterator[tuple[Settings, KafkaLog]]:
+    """The settings and the cluster's log, checked, for one command. Raises SettingsError, LogError."""
+    settings = settings_for_command(flags)
     log = open_log(settings)
     try:
         yield settings, log

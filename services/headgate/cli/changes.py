@@ -91,7 +91,7 @@ def show_would(what: str, output: Output, facts: Mapping[str, Any] | None = None
 
 
 def _can_be_asked() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()  # None if closed by `<&-`
 
 
 def _nobody_to_ask(what: str) -> CommandError:

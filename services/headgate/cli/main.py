@@ -21,6 +21,7 @@ from headgate.app.command_error import CommandError, ExitCode
 from headgate.cli.bash_words import whole_words
 from headgate.cli.groups import CommandGroup, Late, LateGroup, command_of, listed
 from headgate.cli.output import Output, complain, errors_as
+from headgate.cli.standard_error import lossy_errors
 from headgate.cli.standard_output import checked_output
 from headgate.provisioning.installing import LAB
 
@@ -36,6 +37,7 @@ class Commands(LateGroup):
 
     def main(self, *args: Any, **further: Any) -> Any:
         """See the library's; an error of usage is one like any other where programs read."""
+        lossy_errors()
         with checked_output():
             return self._main(*args, **further)
 
@@ -66,6 +68,8 @@ class Commands(LateGroup):
             error.message = resolve_name("headgate.cli.usage:in_our_words")(error)
             raise
         except Exception as error:
+            if _is_interrupted(error):
+                raise KeyboardInterrupt from error
             code: ExitCode | None = resolve_name("headgate.app.exit_codes:exit_code_of")(error)
             if code is None:
                 raise
@@ -74,6 +78,11 @@ class Commands(LateGroup):
                 # A part hangs on a thread that the interpreter would wait for at its end.
                 os._exit(int(code))
             raise typer.Exit(int(code)) from error
+
+
+def _is_interrupted(error: BaseException) -> bool:
+    """Whether Ctrl-C came while a library's C code ran. Python reports that as a SystemError, caused by the signal."""
+    return isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt)
 
 
 def _asked(arguments: Sequence[str]) -> Output:

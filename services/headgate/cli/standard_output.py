@@ -6,7 +6,6 @@ bug. So what the stream raises is an error of this module, which they do not kno
 
 import errno
 import io
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,9 @@ from typing import Final, NoReturn
 
 from headgate.app.command_error import ExitCode
 from headgate.cli.output import complain
+from headgate.cli.standard_error import to_nowhere
+
+_DESCRIPTOR: Final = 1
 
 NOBODY_READS: Final = 141
 """The exit status of a command whose reader has gone, as in shells: 128 and the number of SIGPIPE."""
@@ -68,7 +70,7 @@ def checked_output() -> Iterator[None]:
 
 
 def _end(error: OutputLostError) -> NoReturn:
-    _leave()
+    to_nowhere(_DESCRIPTOR)
     if error.reason is None:
         sys.exit(NOBODY_READS)
     message = (
@@ -77,10 +79,3 @@ def _end(error: OutputLostError) -> NoReturn:
     )
     complain(message, int(ExitCode.OUTPUT_LOST), ExitCode.OUTPUT_LOST.name.lower())
     sys.exit(int(ExitCode.OUTPUT_LOST))
-
-
-def _leave() -> None:
-    """Let what is still buffered go nowhere: the interpreter flushes it at its end, and would fail again."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)

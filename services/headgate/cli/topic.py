@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from headgate.app.cluster import cluster_settings
+from headgate.app.cluster import settings_for_command
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import ChangeOptions, Permit, permitted
 from headgate.cli.groups import HelpfulGroup
@@ -189,7 +189,7 @@ def create(
     """
     flags = {**cluster_flags(cluster), "shards": shards, "replication_factor": replication_factor}
     with waiting_for_kafka(flags):
-        settings = cluster_settings(flags)
+        settings = settings_for_command(flags)
     facts = {"prefix": settings.prefix, "bootstrap": settings.bootstrap, "shards": settings.shards}
     what = f"create the control topics {settings.prefix}… that are missing on {settings.bootstrap}"
     permit = permitted(change, f"{what}, for {number_of(settings.shards, 'shard')}", output, facts)

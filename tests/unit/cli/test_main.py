@@ -18,7 +18,7 @@ from headgate import SCHEMA_VERSION, __version__
 from headgate.app.exit_codes import ExitCode
 from headgate.cli import groups
 from headgate.cli.feed import FeedGroup
-from headgate.cli.main import LAB_COMMANDS, OWN_COMMANDS, app
+from headgate.cli.main import INTERRUPTED, LAB_COMMANDS, OWN_COMMANDS, app
 from headgate.provisioning.installing import LAB
 from support.commands import commands
 
@@ -272,3 +272,26 @@ def test_a_command_of_the_lab_says_how_to_get_it_where_it_is_not_installed(monke
     assert result.exit_code == 2
     assert LAB in result.stderr
     assert " bench " in CliRunner().invoke(app, ["--help"]).stdout
+
+
+@pytest.mark.parametrize("form", [[], ["-o", "json"]])
+def test_ctrl_c_within_a_librarys_c_code_is_ctrl_c(monkeypatch: pytest.MonkeyPatch, form: list[str]) -> None:
+    def interrupted(_cluster: object) -> None:
+        # As Python does for a signal that arrives while librdkafka closes a client.
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    monkeypatch.setattr("headgate.cli.feed_list.connected", interrupted)
+    done = CliRunner().invoke(app, ["feed", "list", *form])
+    assert (done.exit_code, done.stdout) == (INTERRUPTED, "")
+
+
+@pytest.mark.parametrize("words", ["topic create", "topic create --dry-run", "topic create --shards 4", "feed list"])
+def test_a_command_does_not_wait_for_a_broker_that_refuses_connections(
+    monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    def unreached(*_: object) -> None:
+        raise AssertionError("librdkafka waits for the broker")
+
+    monkeypatch.setattr("headgate.app.cluster.KafkaConnection", unreached)
+    done = CliRunner().invoke(app, [*words.split(), "--bootstrap", "127.0.0.1:1"])
+    assert (done.exit_code, "127.0.0.1:1 refuses the connection" in done.stderr) == (ExitCode.BROKER_UNREACHABLE, True)

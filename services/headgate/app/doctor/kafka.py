@@ -5,15 +5,14 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException, TopicCollection
 
-from headgate.app.cluster import cluster_settings
+from headgate.app.cluster import settings_for_command
 from headgate.app.heartbeats import next_heartbeat
 from headgate.capture.finding import CaptureFinding, FixIn, State
 from headgate.config.rights import Grant, Resource, grants
-from headgate.config.settings import Settings, load_settings
+from headgate.config.settings import Settings
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
 from headgate.eventlog.log import LogError
-from headgate.eventlog.reachable import check_takes_connections
 from headgate.eventlog.topics import CONTROL_TOPICS, NEXT_COMMAND, SET_BY, TopicMissingError, topic_name, topic_problems
 from headgate.records.name_lists import number_of
 from headgate.sources.offsets import SourceError
@@ -30,8 +29,7 @@ def kafka_findings(flags: Mapping[str, Any], who: Sequence[str]) -> Iterator[Cap
     Later checks are left out where an earlier one makes them impossible. Raises SettingsError.
     """
     try:
-        check_takes_connections(load_settings(flags).bootstrap)
-        settings = cluster_settings(flags)
+        settings = settings_for_command(flags)
         yield from _broker(settings)
         problems = topic_problems(settings)
     except LogError as error:
