@@ -261,7 +261,7 @@ class KafkaReader:
         self._reader.close()
 
     def _decoded(self, message: Message) -> Delivery | Garbage | None:
-        """The content of a record, None if it is passed over. Raises NewerSchemaError."""
+        """The content of a record, None if it is skipped. Raises NewerSchemaError."""
         partition, offset = self._by_name[message.topic(), message.partition()], message.offset()
         if self._is_passed_over(partition.topic, message.key()):
             return None

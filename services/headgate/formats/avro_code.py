@@ -320,7 +320,7 @@ class _Code:
             case Map(values):
                 self._skip_blocks([Primitive("string"), values])
             case _:
-                raise KeyError(f"{node!r} cannot be passed over")
+                raise KeyError(f"{node!r} cannot be skipped")
 
     def _skip_blocks(self, nodes: Sequence[AvroType]) -> None:
         left = self._name()

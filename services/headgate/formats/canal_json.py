@@ -53,7 +53,7 @@ _ROWS: Final = {"INSERT": Operation.UPSERT, "UPDATE": Operation.UPSERT, "DELETE"
 _PASSED_OVER: Final = frozenset(
     {"QUERY", "CREATE", "ALTER", "ERASE", "RENAME", "CINDEX", "DINDEX", "GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT"}
 )
-"""Canal's types of messages without rows. With ``isDdl`` any other type is passed over, too, unless it has rows."""
+"""Canal's types of messages without rows. With ``isDdl`` any other type is skipped, too, unless it has rows."""
 _STATEMENTS: Final = _PASSED_OVER | {_TRUNCATE}
 """Not all writers set ``isDdl`` for them."""
 

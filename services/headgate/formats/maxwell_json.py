@@ -8,7 +8,7 @@ deleted first.
 Numbers with a point are kept digit by digit, for they may be decimals, within JSON as well. Bytes arrive as base64,
 times as text, a set as the list of its labels, which is for the sink's column to understand. A column of JSON is part
 of the message's own JSON, so a text there is a JSON string: ``"123"`` is not the number (hence the CONNECTOR). Rows of
-a bootstrap are rows like any other; where it begins and ends is passed over, as is DDL.
+a bootstrap are rows like any other; where it begins and ends is skipped, as is DDL.
 
 A tombstone is a delete of the row that its key names. Maxwell writes none by itself: its delete is a message, which
 compaction keeps; a client that added one did so under the same key.

@@ -164,7 +164,7 @@ class EndReader:
 
     def __init__(self, connection: KafkaConnection, topic: str, start: int) -> None:
         self._at = Partition(topic, 0)
-        # ENDs that have expired unread are an error, and never passed over.
+        # ENDs that have expired unread are an error, and never skipped.
         self._reader = PartitionReader(connection, {self._at: start}, client_id="headgate-transactions")
         self.next = start
 

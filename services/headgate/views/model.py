@@ -35,7 +35,7 @@ class ViewsModel:
         self._at: dict[Partition, int] = {}
 
     def take(self, read: Delivery | Garbage, at_ms: int) -> None:
-        """One record more; ``at_ms`` is its own time. One that comes again, after a rebalance, is passed over."""
+        """One record more; ``at_ms`` is its own time. One that comes again, after a rebalance, is skipped."""
         if read.offset <= self._at.get(read.partition, -1):
             return
         self._at[read.partition] = read.offset

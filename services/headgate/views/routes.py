@@ -124,7 +124,7 @@ ROUTES: Final = (
     ),
     Route(
         path="/v1/feeds/{feed}/spans/{span}/history",
-        summary="who had a span, its moves and failures",
+        summary="the agents that have run a span, its moves and failures",
         kind=list[HistoryEvent],
         answer=lambda known, path, _query: known.history.span(path["feed"], path["span"]) or None,
     ),
@@ -142,7 +142,7 @@ ROUTES: Final = (
     ),
     Route(
         path="/v1/agents/{agent}/history",
-        summary="an agent's sessions, and the spans it was given and lost",
+        summary="an agent's sessions, and the spans that were assigned to it and taken away",
         kind=list[HistoryEvent],
         answer=lambda known, path, _query: known.history.agent(path["agent"]) or None,
     ),
@@ -166,7 +166,7 @@ ROUTES: Final = (
     ),
     Route(
         path="/v1/owners/{shard}/history",
-        summary="the owners that a shard has had",
+        summary="the past owners of a shard",
         kind=list[HistoryEvent],
         answer=_shard,
     ),

@@ -152,11 +152,11 @@ def test_a_change_that_cannot_be_reverted_is_made_only_if_its_author_has_agreed(
         strategy = OnlineStrategy(found.server, found.lane, feeds, None, "m")
         told = strategy.examine(msgspec.structs.replace(found.spec, must_be_revertible=True), None)
         assert isinstance(told, fx.ExamineRefused), told
-        assert "no way back" in told.reason
+        assert "cannot be reverted" in told.reason
         assert told.reason.endswith("If it may be final, confirm it with --yes")
         agreed = strategy.examine(found.spec, None)
         assert isinstance(agreed, fx.Examined), agreed
-        assert "no way back" in agreed.message
+        assert "cannot be reverted" in agreed.message
 
 
 def test_a_value_of_the_new_key_is_in_two_rows_of_the_copy_on_the_way(url: str, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def task_count(state: AgentState) -> int:
 
 
 def evolve(state: AgentState, key: Key, value: Record | None, offset: int) -> None:
-    """Adopt one record; keys that do not concern a session are passed over."""
+    """Adopt one record; keys that do not concern a session are skipped."""
     match key:
         case OwnerKey(shard=shard) if isinstance(value, OwnerAnnounced):
             rev = offset if value.owner_rev is None else value.owner_rev

@@ -21,7 +21,7 @@ rules, and what each keeps out:
   running *before* its start is requested, so the next owner always knows what has been started.
 - ``refused`` is the answer of a start that has changed nothing, so it is a fact as well.
 - ``cleaned_up`` has what is left. A revert that completes leaves nothing of what it reverts: it has taken that over. A
-  revert that is ended leaves it one artifact more, if it has started the way back: that continues.
+  revert that is ended leaves it one artifact more, if it has started its feed, which continues.
 - The cut-over is a stage of its own: it is recorded before it is requested, and its time is known.
 - A clean-up that could not be done is requested again; ``throttle_reason`` has the reason.
 - A cancelled migration that was running becomes ``cancelled``. In the seed it becomes failed, but a reader of the list

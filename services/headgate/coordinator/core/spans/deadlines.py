@@ -57,7 +57,7 @@ def expire_drains(draft: CoordinatorDraft, _subject: object) -> None:
             term.draining[key] = RoleWait(wait.role, now)  # at the end: it is still draining others
             continue
         limit = f"{DRAIN_SECONDS_MAX:.0f} s"
-        text = f"{wait.role.agent} has not sealed it within {limit}, and is passed over: the next claim fences it"
+        text = f"{wait.role.agent} has not sealed it within {limit}, so it is excluded: the next claim fences it"
         _give_up(draft, key, wait, DRAIN_CODE, text)
     if term.draining and not draft.has_timer("drain", ""):
         longest = next(iter(term.draining.values()))

@@ -1,4 +1,4 @@
-"""What strategy ``online`` does about the way back (way_back.py): opened by a change that completes, taken by a revert.
+"""Reverts of strategy ``online`` (way_back.py): made possible by a change that completes, done by a later migration.
 
 A change that completes leaves in its record with which offset of the topic the new table's changes begin. If the change
 must stay revertible, a feed from there into the old table is started at once; otherwise the revert starts it. The feed
@@ -22,7 +22,7 @@ from headgate.records.migration import MigrationRecorded
 
 
 class OnlineBack:
-    """The way back from changes of one database."""
+    """Reverts of changes of one database."""
 
     def __init__(self, server: Any, lane: Lane, feeds: Any) -> None:
         self._server, self._lane, self._feeds = server, lane, feeds
@@ -30,7 +30,7 @@ class OnlineBack:
     # --- a change completes ---
 
     def open(self, migration: str, plan: LanePlan, memory: Memory, *, connection: str, is_kept: bool) -> WayBack:
-        """See whether there is a way back; with ``is_kept`` start its feed, unless it exists.
+        """See whether the change can be reverted; with ``is_kept`` start its feed, unless it exists.
 
         ``connection``: the name of the database, as the migration's spec has it.
         Raises DatabaseUnavailableError.
@@ -65,7 +65,7 @@ class OnlineBack:
     # --- a revert ---
 
     def check(self, name: str, reverted: MigrationRecorded) -> WayBack:
-        """The way back from a completed migration, if it can be taken now. Raises RefusedError, reads only."""
+        """How to revert a completed migration, if that is possible now. Raises RefusedError, reads only."""
         found = read_way_back(reverted.note)
         if found is None:
             raise RefusedError(f"{name} has copied nothing, so no old table exists: {OPPOSITE}")
@@ -93,8 +93,9 @@ class OnlineBack:
         match self._feeds.seen(record):
             case FeedSeen.FAILED:
                 raise RefusedError(
-                    f"{name}: the way back is blocked, feed {feed} has failed: {record.error}. Make the change fit "
-                    f"the table before ({found.table}), `headgate feed resume {feed}`, and revert again; or {OPPOSITE}"
+                    f"{name}: it cannot be reverted now, because feed {feed} has failed: {record.error}. Make the "
+                    f"change fit the table before ({found.table}), run `headgate feed resume {feed}`, and revert "
+                    f"again; or {OPPOSITE}"
                 )
             case FeedSeen.ABSENT:
                 topic = msgspec.json.decode(reverted.spec)["topic"]
@@ -103,7 +104,7 @@ class OnlineBack:
                 pass
 
     def plan(self, name: str, reverted: MigrationRecorded | None, owner_rev: int) -> tuple[LanePlan, Held]:
-        """How it is taken, and from where. Raises RefusedError.
+        """The plan of a revert, and where it starts. Raises RefusedError.
 
         What another owner still does about ``name`` is ended.
         """
@@ -123,12 +124,12 @@ class OnlineBack:
         return back, Held(position, found.built, found.offsets, topic_id=found.topic_id)
 
     def check_rights(self, reverted: MigrationRecorded) -> None:
-        """Raise RefusedError unless the user may take the way back: it is an online change, too."""
+        """Raise RefusedError unless the user may revert it, which is an online change, too."""
         schema, _, name = reverted.table.partition(".")
         self._server.check_rights(Statement("alter", schema, name, "", ""), is_copied=True)
 
     def forget(self, name: str, owner_rev: int) -> None:
-        """The way back is gone: what the database remembers of the reverted migration goes."""
+        """Drop the means of a revert: what the database remembers of the reverted migration goes."""
         theirs = self._server.of(name)
         try:
             if theirs.take_over(owner_rev) is not None:

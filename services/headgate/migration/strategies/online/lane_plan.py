@@ -2,7 +2,7 @@
 
 Change events have the columns of the table as it is. So a column that the change renames is renamed back in the copy,
 and one that it drops is put there again; both are undone in the cut-over's transaction, where they take no time.
-On the way back the copy is the table before (way_back.py). Pure: a plan goes in, a plan or a refusal comes out.
+In a revert the copy is the table before (way_back.py). Pure: a plan goes in, a plan or a refusal comes out.
 """
 
 from hashlib import sha256
@@ -37,8 +37,8 @@ class LanePlan(msgspec.Struct, frozen=True):
     ``is_back``: the copy is the table that an earlier change has replaced. ``casts_copy``: values are compared in the
     form of the table, else in the copy's: in whichever the other's values all fit. ``keys`` are statements that add
     what the copy lacks while it is filled: its unique keys beside the primary one. ``registry``: its name, if
-    the topic is in Avro. ``change``: what the statement does to the table's facts, None where that is not known (on the
-    way back).
+    the topic is in Avro. ``change``: what the statement does to the table's facts, None where that is not known (in a
+    revert).
     """
 
     plan: CopyPlan

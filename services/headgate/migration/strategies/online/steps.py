@@ -264,7 +264,7 @@ class OnlineWork(MarkedWork):
             self._remember("copied")
 
     def _know_feed(self, record: Any) -> None:
-        """On the way back the feed may have existed before, or have been started again."""
+        """In a revert the feed may have existed before, or have been started again."""
         assert self.held is not None  # noqa: S101 - it is remembered with the stage
         position = self.held.position
         if self.plan.is_back and position.feed_id != record.feed_id:

@@ -7,7 +7,7 @@
     watch     how far it is, and whether the feed is well; ready once no row differs but those being changed just now
     cut over  the table is locked; when its last change is in the copy, the copy takes its place
     adopt     another owner's migration: the step that comes next is seen at the database and at the feed
-    end       the feed is removed; that of a way back stays with the migration that was to be reverted
+    end       the feed is removed; that of a revert stays with the migration that was to be reverted
     revert    the table before is the copy: the steps are those from the feed on (back.py)
 
 The owner writes no row itself: those that were there before are written by the tasks of its own streaming query
@@ -173,7 +173,7 @@ class OnlineStrategy:
         return self._progress(effect.record)
 
     def _completed(self, record: MigrationRecorded, memory: Memory | None) -> Any:
-        """Completed, if the copy is in the table's place; the feed is gone then, and the way back is open."""
+        """Completed, if the copy is in the table's place; the feed is gone then, and the change can be reverted."""
         if memory is None or memory.attempt != record.attempt:
             return None
         plan = _plan_of(memory)
@@ -193,7 +193,7 @@ class OnlineStrategy:
         )
 
     def _artifacts(self, plan: LanePlan) -> tuple[Artifact, ...]:
-        """Until the way back is gone, the table before is what the reverted migration has left."""
+        """Until the change can no longer be reverted, the table before is what the reverted migration has left."""
         return () if plan.is_back else self._lane.artifacts(plan)
 
     def _begin(
@@ -294,7 +294,7 @@ class OnlineStrategy:
         if memory is None or plan is None:
             self._server.forget()
             return fx.Stopped()
-        # The feed of a way back stays: what it has applied need not be applied again by the next revert.
+        # The feed of a revert stays: what it has applied need not be applied again by the next revert.
         begun: tuple[Artifact, ...] = ()
         if not plan.is_back:
             self._feeds.remove(self._feed)

@@ -23,12 +23,13 @@ OPPOSITE: Final = "submit the opposite change"
 
 
 class WayBack(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The way back in the record of a completed change.
+    """How a completed change can be reverted, in its record.
 
     ``offsets``: partition → the offset of the topic at which the new table's changes begin. ``built``, ``definition``:
     what the new table is, to detect another one. ``table``: the table before, by its present name. ``feed``: the feed
-    that keeps it up to date from the change on; empty if it starts with a revert. ``reason``: why the way back does not
-    exist; empty if it does. ``topic_id``: Kafka's id of the topic that ``offsets`` belongs to, None if it is not known.
+    that keeps it up to date from the change on; empty if it starts with a revert. ``reason``: why the change
+    cannot be reverted; empty if it can. ``topic_id``: Kafka's id of the topic that ``offsets`` belongs to, None if it
+    is not known.
     """
 
     offsets: dict[int, int]
@@ -41,7 +42,7 @@ class WayBack(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def read_way_back(note: str) -> WayBack | None:
-    """The way back in a record's note; None if it has none."""
+    """How to revert, from a record's note; None if it has nothing about it."""
     try:
         return msgspec.json.decode(note, type=WayBack)
     except msgspec.DecodeError:
@@ -54,22 +55,22 @@ def fingerprint(table: DescribedTable) -> str:
 
 
 def plan_back(forth: LanePlan, now: DescribedTable) -> LanePlan:
-    """The plan of the way back; ``now`` is the new table. Raises RefusedError with the reason if there is none."""
+    """The plan of a revert; ``now`` is the new table. Raises RefusedError if the change cannot be reverted."""
     past = forth.plan.before
-    where = f"table {past.schema}.{past.name}"
+    where = f"table {past.schema}.{past.name}: the change cannot be reverted, because"
     if forth.row_key:
         raise RefusedError(
-            f"{where}: no way back, the change has replaced the primary key that the events have: {OPPOSITE}"
+            f"{where} it has replaced the primary key that the events have: {OPPOSITE}"
         )
     to_past = {new: old for old, new in forth.plan.pairs}
     if len(to_past) < len(forth.plan.pairs) or len({old for old, _ in forth.plan.pairs}) < len(forth.plan.pairs):
-        raise RefusedError(f"{where}: no way back, two columns were made of one: {OPPOSITE}")
+        raise RefusedError(f"{where} two columns were made of one: {OPPOSITE}")
     pairs = tuple((column.name, to_past[column.name]) for column in now.columns if column.name in to_past)
     moved = tuple((new, old) for new, old in pairs if new != old)
     for new, old in moved:
         if past.column(new) is not None or now.column(old) is not None:
             raise RefusedError(
-                f"{where}: no way back, column {new} was {old}, and both names are columns before or after the change: "
+                f"{where} column {new} was {old}, and both names are columns before or after the change: "
                 f"{OPPOSITE}"
             )
     _check_left_behind(where, past, now, set(to_past.values()))
@@ -113,17 +114,17 @@ def _check_left_behind(where: str, past: DescribedTable, now: DescribedTable, ke
         another = now.column(column.name)
         if another is not None and not another.is_generated:
             raise RefusedError(
-                f"{where}: no way back, column {column.name} was dropped, and another one of that name was added: "
+                f"{where} column {column.name} was dropped, and another one of that name was added: "
                 f"{OPPOSITE}"
             )
         if another is not None:
             raise RefusedError(
-                f"{where}: no way back, column {column.name} is computed by the server now, so changes do not have its "
+                f"{where} column {column.name} is computed by the server now, so changes do not have its "
                 f"value: {OPPOSITE}"
             )
         if not column.is_nullable and not column.has_default:
             raise RefusedError(
-                f"{where}: no way back, column {column.name}, which was dropped, is NOT NULL without a default: rows "
+                f"{where} column {column.name}, which was dropped, is NOT NULL without a default: rows "
                 f"written since have no value for it. {OPPOSITE.capitalize()}; next time, give it a default, or allow "
                 "NULL, before it is dropped"
             )

@@ -231,7 +231,7 @@ def identities(facts: Facts) -> frozenset[str]:
 def check_changed(before: Facts, after: Facts, change: FormChange | None, pairs: Mapping[str, str]) -> None:
     """Raise RefusedError unless the table is what the change makes of it. ``pairs``: column before → after.
 
-    On the way back, without a ``change``, columns that only the old table has are as they were. Rights on a sequence
+    In a revert, without a ``change``, columns that only the old table has are as they were. Rights on a sequence
     are compared where there is one before and after the change: a new one has those of the statement.
     """
     expected = wanted(before, change, pairs, FORMED)

@@ -444,7 +444,7 @@ def check_needed(session: BoundedConnection, plan: CopyPlan, *, is_back: bool) -
     """RefusedError: a column is dropped that the server would not drop, or changed under a condition on rows.
 
     The server's own ALTER refuses another type there. A copy's condition would have to be made for another name or
-    type, and might not be valid. A list of columns is one of numbers, whatever their types. On the way back columns are
+    type, and might not be valid. A list of columns is one of numbers, whatever their types. In a revert columns are
     known by their names: their numbers are those of another table.
     """
     table = plan.before

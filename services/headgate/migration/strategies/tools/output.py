@@ -110,7 +110,7 @@ def _shown(line: str) -> str:
 
 
 def _cut(line: str, start: int) -> str:
-    """Up to the first quote or bracket behind ``start``; names that the server quotes are passed over."""
+    """Up to the first quote or bracket behind ``start``; names that the server quotes are skipped."""
     while (quote := _QUOTES.search(line, start)) is not None:
         named = next((name for name in _NAMED.finditer(line) if name.start() < quote.start() < name.end()), None)
         if named is None or start == 0:
