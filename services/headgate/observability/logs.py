@@ -18,8 +18,11 @@ from headgate.observability.colour import in_colour
 
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
-_NOISY: Final = ("py4j", "urllib3", "kafka", "aiokafka", "faust", "mode")
-"""Libraries whose info lines are one per call: only their warnings are of use."""
+_NOISY: Final = ("py4j", "urllib3", "kafka", "aiokafka", "faust", "mode", "headgate.views")
+"""Libraries whose info lines are one per call: only their warnings are of use.
+
+Faust logs for a subclass of Headgate under the module of that subclass.
+"""
 
 _REPETITIVE: Final = ("aiokafka", "faust", "mode")
 """Libraries that log each attempt while no broker answers: 70 lines a second were seen."""

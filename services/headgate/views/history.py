@@ -106,7 +106,7 @@ class History:
             self._timeline.append(event)
 
     def feed(self, feed: str) -> list[HistoryEvent]:
-        """What became of a feed, oldest first."""
+        """The history of a feed, oldest first."""
         return self._of("feed", feed)
 
     def span(self, feed: str, span: str) -> list[HistoryEvent]:

@@ -111,7 +111,7 @@ ROUTES: Final = (
     ),
     Route(
         path="/v1/feeds/{feed}/history",
-        summary="what became of a feed",
+        summary="the history of a feed",
         kind=list[HistoryEvent],
         answer=lambda known, path, _query: known.history.feed(path["feed"]) or None,
     ),
@@ -217,7 +217,7 @@ def openapi() -> dict[str, Any]:
         status: {"description": meaning, "content": {"application/json": {"schema": schemas[-1]}}}
         for status, meaning in (
             ("400", "an unknown parameter, or a value that is not allowed"),
-            ("404", "not found, or the topics do not hold it any more"),
+            ("404", "an unknown path; not found, or the topics do not hold it any more"),
             ("503", "the topics are still being read"),
         )
     }

@@ -130,7 +130,7 @@ class ReadingWatch:
 
 
 def serve_pages(app: faust.App, known: ViewContext, model: ViewsModel) -> None:
-    """Answer every route, and /openapi.json, from now on."""
+    """Answer every route, and /openapi.json, from now on; other paths with the error that names these."""
     for route in ROUTES:
         app.page(route.path)(_page(route, known, model))
     described = openapi()
@@ -139,6 +139,12 @@ def serve_pages(app: faust.App, known: ViewContext, model: ViewsModel) -> None:
         return web.json(described)
 
     app.page("/openapi.json")(describe)
+
+    async def refuse(web: Any, request: Any, unknown: str) -> Any:  # noqa: ARG001
+        known_paths = ", ".join([*(route.path for route in ROUTES), "/openapi.json"])
+        return _failed(web, 404, "unknown_path", f"/{unknown} is not a path of the views; they are {known_paths}")
+
+    app.page("/{unknown:.*}")(refuse)  # the last one: paths are tried in the order in which they were added
 
 
 def _page(route: Route, known: ViewContext, model: ViewsModel) -> Callable[..., Any]:

@@ -324,6 +324,11 @@ def test_every_answer_has_the_shape_that_is_described(log: KafkaLog, serve: Serv
     status, found = ask(views, "/v1/tables?feed=none")
     assert (status, found["message"]) == (404, "feed 'none' does not exist. There are none yet")
     assert ask(views, "/v1/owners/x/history")[0] == 404
+    for unknown in ("/nope", "/v1", "/v1/feed", "/readyz"):
+        status, found = ask(views, unknown)
+        assert (status, found["name"]) == (404, "unknown_path")
+        assert f"{unknown} is not a path of the views" in found["message"]
+        assert "/v1/feeds/{feed}/history" in found["message"]
     assert answer(views, "/v1/migrations") == []
     assert "headgate_views_records_total" in views.get("/metrics")[1]
 

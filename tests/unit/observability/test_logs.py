@@ -116,3 +116,11 @@ def test_a_library_that_repeats_itself_is_shown_once_and_others_are_shown_as_oft
     lines = [json.loads(line)["event"] for line in out.getvalue().splitlines()]
     assert sorted(set(lines)) == ["Unable connect to node with id 1", "another line", "each of these counts"]
     assert [lines.count(line) for line in sorted(set(lines))] == [1, 1, 100]
+
+
+def test_what_faust_logs_for_a_class_of_the_views_is_shown_only_if_it_is_a_warning() -> None:
+    out = io.StringIO()
+    configure_logs("json", "info", out)
+    logging.getLogger("headgate.views.lag").info("[^-_Forgetful: lag]: Starting...")
+    logging.getLogger("headgate.views.lag").warning("it crashed")
+    assert [json.loads(line)["event"] for line in out.getvalue().splitlines()] == ["it crashed"]
