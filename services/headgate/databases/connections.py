@@ -201,18 +201,25 @@ def _read(file: Path) -> _File:
         stat = file.stat()
         return _parsed(file, stat.st_mtime_ns, stat.st_ino, stat.st_size)
     except OSError as error:
-        raise DatabaseRefusedError(f"{CONNECTIONS}: cannot read {file}: {error.strerror}") from error
+        raise DatabaseRefusedError(
+            f"{CONNECTIONS}: cannot read {file}: {error.strerror}. Set it to a YAML file that this user can read"
+        ) from error
 
 
 @lru_cache(maxsize=1)
 def _parsed(file: Path, *_version: int) -> _File:
     """The file's content; read again only when it has changed. Raises OSError, DatabaseRefusedError."""
     try:
-        return _File.model_validate(load_yaml(file.read_text(encoding="utf-8")))
+        data = load_yaml(file.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise DatabaseRefusedError(f"{CONNECTIONS}: {file} is not UTF-8 text. Write the connections in YAML") from error
     except YamlError as error:
         raise DatabaseRefusedError(f"{CONNECTIONS}: {file}: {error}") from error
+    if not isinstance(data, dict):
+        found = "is empty" if data is None else "is not a mapping"
+        raise DatabaseRefusedError(f"{CONNECTIONS}: {file} {found}. Write `connections:`, and each below it")
+    try:
+        return _File.model_validate(data)
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, e['loc'])) or 'file'}: {explained(e)}" for e in error.errors()]
         raise DatabaseRefusedError(f"{CONNECTIONS}: {file}: {'; '.join(lines)}") from error

@@ -69,6 +69,8 @@ def test_a_feed_that_cannot_be_read_is_named(tmp_path: Path, text: str, why: str
     ("content", "why"),
     [
         (b"connections: {}\nconnections: {}\n", "line 2, column 1: 'connections' is given twice"),
+        (b"", r"is empty\. Write `connections:`"),
+        (b"- shop\n", r"is not a mapping\. Write `connections:`"),
         (b"connections: {\xff}\n", r"is not UTF-8 text\. Write the connections in YAML"),
     ],
 )
@@ -76,6 +78,9 @@ def test_a_file_of_connections_that_cannot_be_read_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, why: str
 ) -> None:
     file = tmp_path / "connections.yaml"
+    monkeypatch.setenv(CONNECTIONS, str(file))
+    with pytest.raises(DatabaseRefusedError, match=r"No such file or directory\. Set it to a YAML file"):
+        connection_names(Use.SINK)
     file.write_bytes(content)
     monkeypatch.setenv(CONNECTIONS, str(file))
     with pytest.raises(DatabaseRefusedError, match=rf"{CONNECTIONS}: {file}:? .*{why}"):

@@ -59,9 +59,7 @@ def plan_back(forth: LanePlan, now: DescribedTable) -> LanePlan:
     past = forth.plan.before
     where = f"table {past.schema}.{past.name}: the change cannot be reverted, because"
     if forth.row_key:
-        raise RefusedError(
-            f"{where} it has replaced the primary key that the events have: {OPPOSITE}"
-        )
+        raise RefusedError(f"{where} it has replaced the primary key that the events have: {OPPOSITE}")
     to_past = {new: old for old, new in forth.plan.pairs}
     if len(to_past) < len(forth.plan.pairs) or len({old for old, _ in forth.plan.pairs}) < len(forth.plan.pairs):
         raise RefusedError(f"{where} two columns were made of one: {OPPOSITE}")
@@ -70,8 +68,7 @@ def plan_back(forth: LanePlan, now: DescribedTable) -> LanePlan:
     for new, old in moved:
         if past.column(new) is not None or now.column(old) is not None:
             raise RefusedError(
-                f"{where} column {new} was {old}, and both names are columns before or after the change: "
-                f"{OPPOSITE}"
+                f"{where} column {new} was {old}, and both names are columns before or after the change: {OPPOSITE}"
             )
     _check_left_behind(where, past, now, set(to_past.values()))
     added = tuple((column.name, column.type) for column in now.columns if _is_added(column, to_past, past))
@@ -114,8 +111,7 @@ def _check_left_behind(where: str, past: DescribedTable, now: DescribedTable, ke
         another = now.column(column.name)
         if another is not None and not another.is_generated:
             raise RefusedError(
-                f"{where} column {column.name} was dropped, and another one of that name was added: "
-                f"{OPPOSITE}"
+                f"{where} column {column.name} was dropped, and another one of that name was added: {OPPOSITE}"
             )
         if another is not None:
             raise RefusedError(
