@@ -406,9 +406,11 @@ def _content(name: str, path: str) -> str:
     try:
         return read_secret(Path(path))
     except OSError as error:
-        raise SettingsError(f"{name}: cannot read {path}: {error.strerror}") from error
+        raise SettingsError(
+            f"{name}: cannot read {path}: {error.strerror}. Name a file that this user can read"
+        ) from error
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{name}: {path} is not UTF-8 text") from error
+        raise SettingsError(f"{name}: {path} is not UTF-8 text. Write the value in UTF-8") from error
 
 
 def given_settings(flags: Given | None = None) -> Given:

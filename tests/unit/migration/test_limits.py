@@ -24,7 +24,7 @@ def test_limits_of_load_are_for_what_can_be_slowed_down() -> None:
     assert checked(threads_running_max=1, lag_seconds_max=0.0).threads_running_max == 1
     with pytest.raises(MigrationSpecError, match="at least 1"):
         checked(threads_running_max=0)
-    with pytest.raises(MigrationSpecError, match="not negative"):
+    with pytest.raises(MigrationSpecError, match="must not be negative"):
         checked(lag_seconds_max=-1.0)
     with pytest.raises(MigrationSpecError, match="strategy direct cannot be slowed down"):
         checked(threads_running_max=5, strategy=MigrationStrategy.DIRECT)
@@ -32,7 +32,7 @@ def test_limits_of_load_are_for_what_can_be_slowed_down() -> None:
 
 def test_limits_of_lag_name_whom_they_are_about() -> None:
     assert checked(feed_lags_max={"shop": 5.0}).feed_lags_max == {"shop": 5.0}
-    with pytest.raises(MigrationSpecError, match="feed_lags_max are not negative"):
+    with pytest.raises(MigrationSpecError, match="--max-feed-lag must not be negative"):
         checked(feed_lags_max={"shop": -1.0})
     with pytest.raises(MigrationSpecError, match="give a limit with --max-lag"):
         checked(replicas=("shop-2",))

@@ -200,7 +200,7 @@ def _check_options(spec: MigrationSpec) -> None:
     _check_limits(spec)
     _check_tool(spec)
     if spec.declarative and spec.reverts is not None:
-        raise MigrationSpecError("a revert is not declarative")
+        raise MigrationSpecError("--declarative describes a table, and a revert does not: leave it out")
     if spec.prefer_instant and not _copies(spec):
         raise MigrationSpecError(f"strategy {spec.strategy} tries nothing first: --prefer-instant is for online")
     if spec.topic is not None and spec.strategy is not MigrationStrategy.ONLINE:
@@ -221,11 +221,11 @@ def _copies(spec: MigrationSpec) -> bool:
 
 def _check_limits(spec: MigrationSpec) -> None:
     if spec.threads_running_max is not None and spec.threads_running_max < 1:
-        raise MigrationSpecError("threads_running_max is at least 1")
+        raise MigrationSpecError(f"--max-threads-running must be at least 1, got {spec.threads_running_max}")
     if spec.lag_seconds_max is not None and spec.lag_seconds_max < 0:
-        raise MigrationSpecError("lag_seconds_max is not negative")
+        raise MigrationSpecError(f"--max-lag must not be negative, got {spec.lag_seconds_max:g}")
     if not all(seconds >= 0 for seconds in spec.feed_lags_max.values()):
-        raise MigrationSpecError("feed_lags_max are not negative")
+        raise MigrationSpecError("--max-feed-lag must not be negative")
     if spec.replicas and spec.lag_seconds_max is None:
         raise MigrationSpecError("replicas are asked for their lag: give a limit with --max-lag")
     throttles = spec.threads_running_max is not None or spec.lag_seconds_max is not None or spec.feed_lags_max

@@ -136,7 +136,7 @@ class ChangeFeeds:
         try:
             return present_topic_id(self._log.connection, topic)
         except TopicMissingError as error:
-            raise RefusedError(f"topic {topic} is gone") from error
+            raise _gone(topic) from error
         except SourceError as error:
             raise FeedsUnavailableError(str(error)) from error
 
@@ -146,7 +146,7 @@ class ChangeFeeds:
         except SourceError as error:
             raise FeedsUnavailableError(str(error)) from error
         if count is None:
-            raise RefusedError(f"topic {topic} is gone")
+            raise _gone(topic)
         return count
 
     def _schemas_of(self, registry: str | None) -> Schemas | None:
@@ -290,6 +290,10 @@ class ChangeFeeds:
             raise RefusedError(str(error)) from error
         except RequestError as error:
             raise RefusedError(str(error)) from error
+
+
+def _gone(topic: str) -> RefusedError:
+    return RefusedError(f"topic {topic} is gone. Submit the change again, with the topic that has the table's changes")
 
 
 def _form(source: ChangeTopic) -> dict[str, Any]:

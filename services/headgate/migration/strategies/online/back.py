@@ -109,7 +109,7 @@ class OnlineBack:
         What another owner still does about ``name`` is ended.
         """
         if reverted is None:
-            raise RefusedError(f"no migration {name}")
+            raise RefusedError(f"migration {name} does not exist any more: {OPPOSITE}")
         found = self.check(name, reverted)
         theirs = self._server.of(name)
         try:
