@@ -42,7 +42,8 @@ KINDS = {
         "unit/migration/test_decisions.py",
         *("unit/migration/test_events.py", "unit/migration/test_explain.py"),
         *("unit/migration/test_feed_seen.py", "unit/migration/test_progress_of_stages.py"),
-        *("unit/migration/test_spec.py", "unit/migration/test_transitions.py", "unit/migration/test_way_back.py"),
+        *("unit/migration/test_spec.py", "unit/migration/test_state.py", "unit/migration/test_transitions.py"),
+        *("unit/migration/test_turns.py", "unit/migration/test_way_back.py"),
     ),
     "simulation": (
         *("simulation/test_switches.py", "simulation/test_timestamp_sets.py", "simulation/test_migrations.py"),

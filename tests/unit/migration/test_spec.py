@@ -11,6 +11,7 @@ from headgate.migration.core.spec import (
     MigrationSpecError,
     StrategyRemovedError,
     check_named,
+    may_lose,
     parse_request,
     parse_spec,
     written,
@@ -18,7 +19,7 @@ from headgate.migration.core.spec import (
 from headgate.records.migration import OFFERED, MigrationStrategy
 
 ONLINE = MigrationStrategy.ONLINE
-DIRECT, PT_OSC = MigrationStrategy.DIRECT, MigrationStrategy.PT_OSC
+DIRECT, PT_OSC, GH_OST = MigrationStrategy.DIRECT, MigrationStrategy.PT_OSC, MigrationStrategy.GH_OST
 REGISTRY = "avro"
 
 
@@ -39,6 +40,18 @@ def spec(**fields: Any) -> MigrationSpec:
         {"must_be_revertible": True},
         {"strategy": DIRECT},
         {"strategy": PT_OSC, "tool_options": ("--max-load=1",)},
+        {"strategy": PT_OSC, "chunk_rows": 5},
+        {"strategy": GH_OST, "postpone_completion": True},
+        {"strategy": GH_OST, "in_order_completion": True, "context": "c"},
+        {"cutover_threshold_seconds": 1.0},
+        {"cutover_threshold_seconds": 30.0},
+        {"context": "c", "singleton_context": True, "in_order_completion": True},
+        {"context": "c", "strategy": DIRECT},
+        {"retain_artifacts_seconds": 0.0},
+        {"feed_lags_max": {"f": 0.0}},
+        {"declarative": True},
+        {"reverts": "m"},
+        {"force_cutover_after_seconds": 1.0, "postpone_completion": True},
     ],
 )
 def test_what_is_accepted(fields: dict[str, Any]) -> None:
@@ -64,6 +77,20 @@ def test_what_is_accepted(fields: dict[str, Any]) -> None:
         ({"registry": REGISTRY}, "name the topic with --topic"),
         ({"keep_way_back": True, "strategy": DIRECT}, "--keep-revertible is for strategy online"),
         ({"keep_way_back": True, "prefer_instant": True}, "--keep-revertible is for strategy online"),
+        ({"cutover_threshold_seconds": 0.5}, "cutover_threshold_seconds is 0.5: give 1 to 30"),
+        ({"cutover_threshold_seconds": 31.0}, "cutover_threshold_seconds is 31: give 1 to 30"),
+        ({"singleton_context": True}, "singleton_context compares contexts"),
+        ({"in_order_completion": True}, "in_order_completion is an order within a context"),
+        ({"retain_artifacts_seconds": -1.0}, "retain_artifacts_seconds cannot be negative"),
+        ({"chunk_rows": 0}, "chunk_rows must be at least 1"),
+        ({"feed_lags_max": {"f": 1.0, "g": -1.0}}, "feed_lags_max are not negative"),
+        ({"feed_lags_max": {"f": 1.0}, "strategy": DIRECT}, "limits of load and lag are for online$"),
+        ({"threads_running_max": 1, "strategy": DIRECT}, "limits of load and lag are for online$"),
+        ({"declarative": True, "reverts": "m"}, "a revert is not declarative"),
+        ({"force_cutover_after_seconds": 1.0, "strategy": PT_OSC}, "--force-cutover-after is not for it"),
+        ({"force_cutover_after_seconds": 1.0, "strategy": GH_OST}, "--force-cutover-after is not for it"),
+        ({"postpone_completion": True, "strategy": PT_OSC}, "its completion cannot be postponed"),
+        ({"in_order_completion": True, "context": "c", "strategy": PT_OSC}, "cannot be postponed, nor ordered"),
     ],
 )
 def test_a_refusal_names_the_option(fields: dict[str, Any], why: str) -> None:
@@ -133,7 +160,8 @@ def test_fields_that_nothing_reads_any_more_are_ignored_in_old_records() -> None
     assert parse_spec(json.dumps(old | {"database": "shop"})) == parse_spec(
         '{"statement": "DROP TABLE t", "strategy": "direct", "database": "shop"}'
     )
-    assert parse_spec(json.dumps(old | {"database": "mysql://u@h/d"})).statement == "DROP TABLE t"
+    by_address = parse_spec(json.dumps(old | {"database": "mysql://u@h/d"}))
+    assert (by_address.statement, by_address.database) == ("DROP TABLE t", "")
     with pytest.raises(MigrationSpecError, match="unknown field `worker`"):
         parse_spec(json.dumps(old | {"database": "shop", "worker": 4}))
 
@@ -144,3 +172,16 @@ def test_a_request_names_the_columns_whose_values_may_be_lost() -> None:
     with pytest.raises(MigrationSpecError, match="--allow-lossy COLUMN"):
         parse_request(json.dumps(spec))
     assert parse_request(json.dumps({**spec, "allow_lossy": ["c"]})).allow_lossy == ("c",)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "is_accepted"), [(("c",), True), (("a", "c"), True), (("a",), False), ((), False), (True, True)]
+)
+def test_values_are_lost_of_the_columns_that_were_named(allowed: Any, is_accepted: bool) -> None:
+    assert may_lose(allowed, "c") is is_accepted
+
+
+@pytest.mark.parametrize("text", [None, "", "[1]", '"shop"', "{", '{"database": 1}', '{"database": "\\ud800"}'])
+def test_what_is_no_description_is_refused(text: str | None) -> None:
+    with pytest.raises(MigrationSpecError):
+        parse_request(text)

@@ -178,7 +178,7 @@ def _check_names(spec: MigrationSpec) -> None:
     if spec.registry is not None:
         names.append(("--registry", spec.registry))
     for option, name in names:
-        if not name or not _NAME.match(name):
+        if not _NAME.match(name):
             raise MigrationSpecError(
                 f"{option} {name!r} is not the name of a connection. Give a name that the migration service's "
                 "HEADGATE_CONNECTIONS file describes: requests carry no addresses"
