@@ -27,7 +27,6 @@ __all__ = [
     "decided",
     "decision_on",
     "decisions_of",
-    "last_decision",
     "transaction_partition",
 ]
 
@@ -118,34 +117,21 @@ class Decisions(NamedTuple):
     is_over: bool
 
 
-def last_decision(connection: KafkaConnection, transactional_id: str, topics: Collection[str]) -> Decision | None:
-    """What was decided of the id's last transaction; None if that is not there any more, or was not of all ``topics``.
-
-    An owner writes to one partition of each topic, so its topics are as good as partitions. Raises LogError, also if
-    the topic may not be read.
-    """
-    found = decisions_of(connection, transactional_id).found
-    if not found:
-        return None
-    decision, partitions = found[-1]
-    return decision if {partition.topic for partition in partitions}.issuperset(topics) else None
-
-
 def decision_on(found: Iterable[Decided], hidden: Collection[Partition]) -> Decided | None:
     """How what an id has open in ``hidden`` is to end, from its decisions in their order.
 
     The decision is that of the latest transaction that wrote to one of them; the partitions are those of ``hidden``
-    that it wrote to. None if there is none, or if a later transaction was decided otherwise: its marker may have ended
-    a part of the earlier one where both wrote, and how that part ended cannot be found out here.
+    that it wrote to. None if there is none, or if a later transaction that shares a partition with it was decided
+    otherwise: its marker may have ended a part of the earlier one there, and how that part ended cannot be found out
+    here. One that shares none has ended nothing of it.
     """
     last: Decided | None = None
-    for decision, partitions in found:
-        touched = partitions.intersection(hidden)
-        if touched:
-            last = Decided(decision, frozenset(touched))
-        elif last is not None and last.decision is not decision:
+    for each in found:
+        if each.partitions.intersection(hidden):
+            last = each
+        elif last is not None and last.decision is not each.decision and last.partitions & each.partitions:
             return None
-    return last
+    return None if last is None else Decided(last.decision, last.partitions.intersection(hidden))
 
 
 def decisions_of(connection: KafkaConnection, transactional_id: str) -> Decisions:

@@ -179,10 +179,11 @@ class TransactionalWriter(Protocol):
         ...
 
     def end_hanging(self, harmless: Sequence[Placed]) -> bool:
-        """End the last transaction of an earlier owner of this id where ``init`` found nothing to end.
+        """End the transaction of an earlier owner of this id where ``init`` found nothing to end.
 
-        ``harmless``: a fact that changes nothing for each partition that readers do not get past. It is ended as it
-        was decided; False if that cannot be found out, then nothing is written. Raises as ``commit``, and LogError.
+        ``harmless``: a fact that changes nothing for each partition that readers do not get past. The latest
+        transaction that wrote there is ended as it was decided; False if that cannot be found out, then nothing is
+        written. Raises as ``commit``, and LogError.
         """
         ...
 

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from headgate.eventlog.clock import BrokerClock
 from headgate.eventlog.codec import Codec
 from headgate.eventlog.connection import SPARSE_CONNECTIONS, KafkaConnection
-from headgate.eventlog.decisions import Decision, last_decision
+from headgate.eventlog.decisions import Decision, decision_on, decisions_of
 from headgate.eventlog.headers import is_of
 from headgate.eventlog.log import CommitUncertainError, LogError, Partition, Placed
 from headgate.eventlog.log_writer import Check, LogWriter
@@ -87,18 +87,21 @@ class KafkaTransactionalWriter(LogWriter):
 
     def end_hanging(self, harmless: Sequence[Placed]) -> bool:
         """See the port. A marker ends all that this producer id has open in a partition, whichever owner wrote it."""
-        topics = {topic_name(self._cluster, placed.partition.topic) for placed in harmless}
+        by_place = {self._named(placed.partition): placed for placed in harmless}
         try:
-            decision = last_decision(self._connection, self._transactional_id, topics)
+            found = decision_on(decisions_of(self._connection, self._transactional_id).found, by_place)
         except LogError as error:
             _log.warning("what became of the last transaction of %s cannot be found out: %s", self._name, error)
             return False
-        match decision:
+        if found is None:
+            return False
+        ending = [by_place[partition] for partition in sorted(found.partitions)]
+        match found.decision:
             case Decision.COMMIT:
-                self.commit(harmless)
+                self.commit(ending)
             case Decision.ABORT:
-                self._withdraw(harmless)
-        return decision is not None
+                self._withdraw(ending)
+        return True
 
     def _withdraw(self, placed: Sequence[Placed]) -> None:
         """Write all in one transaction and abort it. Only what has reached a partition brings the marker there."""

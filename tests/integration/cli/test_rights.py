@@ -34,7 +34,7 @@ from headgate.eventlog.connection import (
     KafkaConnection,
     KafkaProperty,
 )
-from headgate.eventlog.decisions import Decision, last_decision
+from headgate.eventlog.decisions import Decision, decisions_of
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import FencedError, LogError, Partition, Placed
 from headgate.generation.changelog.shell.feeds import FeedChangeLogs
@@ -186,12 +186,12 @@ def test_what_a_lost_end_was_to_be_may_be_read_by_coordinators_only(guarded: Gua
         owner.init()
         owner.commit([ended("s1")])
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-    asked = (f"{CLUSTER}.owner", [f"{CLUSTER}.dispatch"])
     users = [login | {"sasl.username": who, "sasl.password": f"secret of {who}"} for who in ("coordinator", "agent")]
     coordinator, agent = (KafkaConnection(guarded.by_password, user) for user in users)
-    assert last_decision(coordinator, *asked) is Decision.COMMIT
+    (found,) = decisions_of(coordinator, f"{CLUSTER}.owner").found
+    assert found.decision is Decision.COMMIT
     with pytest.raises(LogError, match=r"__transaction_state.*AUTHORIZATION"):
-        last_decision(agent, *asked)
+        decisions_of(agent, f"{CLUSTER}.owner")
 
 
 def test_a_writer_that_was_refused_writes_once_it_has_the_right(

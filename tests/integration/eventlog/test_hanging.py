@@ -5,7 +5,7 @@ The broker's log is brought into that state by hand (support/lost_ends.py).
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 
 import pytest
@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.eventlog import proofs
-from headgate.eventlog.decisions import Decision, decisions_of, last_decision
+from headgate.eventlog.decisions import Decided, Decision, decisions_of
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import CommitRefusedError, FencedError, LogError, Partition, Placed, TransactionalWriter
 from headgate.eventlog.replay import ReplayStalledError, read_on_to
@@ -34,6 +34,7 @@ from support.waiting import eventually
 pytestmark = pytest.mark.integration
 
 OWNER = "owner"
+CHECKPOINT_0 = Partition("checkpoint", 0)
 DEADLINE_SECONDS = scaled_seconds(120)
 
 _numbers = itertools.count()
@@ -56,13 +57,13 @@ class Lost:
         self.alive: TransactionalWriter | None = None
         """An owner that lives on."""
 
-    def end(self, name: str, *, commit: bool, before: bool = False) -> None:
+    def end(self, name: str, *, commit: bool, before: bool = False, beside: Sequence[Placed] = ()) -> None:
         log = self.logs[name] = opened(self._broker)
         with closing(successor(log)) as owner:
             if before:
                 owner.commit([ended("before")])
             if commit:
-                (self.offsets[name],) = owner.commit([ended("hidden")])
+                self.offsets[name], *_ = owner.commit([ended("hidden"), *beside])
             else:
                 owner._withdraw([ended("aborted")])  # type: ignore[attr-defined]
 
@@ -95,8 +96,9 @@ def lost(broker: EmbeddedKafka) -> Iterator[Lost]:
     made = Lost(broker)
     made.end("committed", commit=True, before=True)
     made.end("aborted", commit=False, before=True)
-    for name in ("not the last", "fenced", "role"):
+    for name in ("aborted elsewhere", "committed elsewhere", "one of two", "fenced", "role"):
         made.end(name, commit=True)
+    made.end("both", commit=True, beside=[progress("both")])
     made.live_on("alive")
     made.lose_markers()
     yield made
@@ -123,7 +125,7 @@ def is_pinned(log: KafkaLog) -> int | None:
 
 
 def progress(feed: str) -> Placed:
-    return Placed(Partition("checkpoint", 0), Fact(FeedProgressKey(feed), None))
+    return Placed(CHECKPOINT_0, Fact(FeedProgressKey(feed), None))
 
 
 def serve(role: Role[ToyState]) -> None:
@@ -161,13 +163,38 @@ def test_a_successor_aborts_what_was_aborted(lost: Lost) -> None:
         writer.commit([ended("after")])
 
 
-def test_nothing_is_ended_that_is_not_of_the_last_transaction(lost: Lost) -> None:
-    log = lost.logs["not the last"]
+@pytest.mark.parametrize("name", ["aborted elsewhere", "committed elsewhere"])
+def test_what_is_lost_is_ended_as_it_was_decided_whatever_a_later_transaction_did_elsewhere(
+    lost: Lost, name: str
+) -> None:
+    """An owner whose broker is killed has its next heartbeat under way: its successor aborts that."""
+    log = lost.logs[name]
     with closing(successor(log)) as second:
-        second.commit([progress("elsewhere")])
+        if name == "aborted elsewhere":
+            second._withdraw([progress("elsewhere")])  # type: ignore[attr-defined]
+        else:
+            second.commit([progress("elsewhere")])
+    with closing(successor(log)) as third:
+        assert third.end_hanging([tombstone("nobody")])
+    assert facts(read_all(log, [DISPATCH_0])) == [ended("hidden").fact, tombstone("nobody").fact]
+
+
+def test_nothing_is_ended_where_a_later_transaction_beside_was_decided_otherwise(lost: Lost) -> None:
+    log = lost.logs["both"]
+    with closing(successor(log)) as second:
+        second._withdraw([progress("both")])  # type: ignore[attr-defined]
         assert not second.end_hanging([tombstone("nobody")])
     assert is_pinned(log) == 0
     assert log.end_offsets([DISPATCH_0]) == {DISPATCH_0: 1}, "nothing was written"
+
+
+def test_what_hides_nothing_of_the_owner_is_not_written_to(lost: Lost) -> None:
+    log = lost.logs["one of two"]
+    with closing(successor(log)) as writer:
+        before = log.end_offsets([CHECKPOINT_0])
+        assert writer.end_hanging([tombstone("nobody"), progress("nobody")])
+    assert log.end_offsets([CHECKPOINT_0]) == before
+    assert facts(read_all(log, [DISPATCH_0])) == [ended("hidden").fact, tombstone("nobody").fact]
 
 
 def test_a_fenced_successor_ends_nothing(lost: Lost) -> None:
@@ -250,12 +277,11 @@ def test_what_was_confirmed_survives_a_broker_that_is_killed_right_behind_it(
 
 
 def test_what_was_decided_is_found_of_the_named_owner_only(log: KafkaLog) -> None:
-    name, topic = f"{log.cluster}.{OWNER}", topic_name(log.cluster, "dispatch")
+    name, at = f"{log.cluster}.{OWNER}", frozenset({Partition(topic_name(log.cluster, "dispatch"), 0)})
     with closing(successor(log)) as owner:
-        assert last_decision(log.connection, name, [topic]) is None
+        assert decisions_of(log.connection, name).found == ()
         owner.commit([ended("a")])
-        assert last_decision(log.connection, name, [topic]) is Decision.COMMIT
-        assert last_decision(log.connection, f"{name}2", [topic]) is None
-        assert last_decision(log.connection, name, [topic, topic_name(log.cluster, "sync")]) is None
+        assert decisions_of(log.connection, name).found == (Decided(Decision.COMMIT, at),)
+        assert decisions_of(log.connection, f"{name}2").found == ()
         owner._withdraw([ended("b")])
-        assert last_decision(log.connection, name, [topic]) is Decision.ABORT
+        assert decisions_of(log.connection, name).found == (Decided(Decision.COMMIT, at), Decided(Decision.ABORT, at))

@@ -64,11 +64,14 @@ def aborted(*partitions: Partition) -> Decided:
         ([committed(ONE, THREE)], committed(ONE)),
         ([aborted(ONE), committed(ONE, TWO)], committed(ONE, TWO)),
         ([committed(ONE), committed(THREE)], committed(ONE)),
-        ([committed(ONE), aborted(THREE)], None),
+        ([committed(ONE), aborted(THREE)], committed(ONE)),
+        ([committed(ONE, THREE), committed(THREE)], committed(ONE)),
+        ([committed(ONE, THREE), aborted(THREE)], None),
+        ([committed(ONE, THREE), aborted(THREE), committed(TWO)], None),
         ([committed(ONE), aborted(TWO, THREE)], aborted(TWO)),
     ],
 )
-def test_the_latest_decision_that_touches_what_is_hidden_counts_unless_a_later_one_differs(
+def test_the_latest_decision_that_touches_what_is_hidden_counts_unless_a_later_one_beside_differs(
     found: list[Decided], expected: Decided | None
 ) -> None:
     assert decision_on(found, {ONE, TWO}) == expected

@@ -37,7 +37,7 @@ def test_nothing_is_ended_where_nobody_says_what_was_decided(monkeypatch: pytest
     def refused(*_: object) -> None:
         raise LogError("reading __transaction_state: TOPIC_AUTHORIZATION_FAILED")
 
-    monkeypatch.setattr(writers, "last_decision", refused)
+    monkeypatch.setattr(writers, "decisions_of", refused)
     log_writer = KafkaTransactionalWriter(KafkaConnection("127.0.0.1:1"), "c", None, lambda _: None, "owner")  # type: ignore[arg-type]
     assert not log_writer.end_hanging([Placed(Partition("dispatch", 0), Fact(SessionKey("-", "-"), None))])
 
