@@ -204,6 +204,27 @@ def test_what_a_singleton_cannot_run_beside(known: MigrationRecorded, options: d
     assert reason.startswith(why)
 
 
+# --- approvals ---
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ({"state": MigrationState.CANCELLED}, "m1 is cancelled: it waits for no approval"),
+        ({"state": MigrationState.READY}, "m1 is ready: it waits for no approval"),
+        (
+            {"state": MigrationState.READY, "approved_by": "bob"},
+            "m1 is ready, approved by bob: it waits for no approval",
+        ),
+    ],
+)
+def test_an_approval_that_nothing_waits_for_is_refused(known: dict[str, Any], said: str) -> None:
+    owner = Owner(m1=migration(**known))
+    approval = MigrationRequested(MigrationRequestKind.APPROVE, "m1", None, None, None, "carol", 1)
+    owner.written(MigrationApprovalKey("r1"), approval)
+    assert owner.outcome() == (OutcomeStatus.REFUSED, said)
+
+
 # --- reverts ---
 
 
