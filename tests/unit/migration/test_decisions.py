@@ -437,6 +437,16 @@ def test_what_makes_no_progress_for_too_long_is_stale(
     assert (owner.record().ending is MigrationState.FAILED) is is_stale
 
 
+def test_what_has_moved_since_it_was_last_live_makes_progress() -> None:
+    owner = Owner(m1=migration())
+    owner.given(EffectFinished(the_effect(owner.begun), fx.Progressed("copying", rows_copied=1)))
+    for owner.now, is_live in ((STALE_SECONDS - 1, False), (STALE_SECONDS + 1, True)):
+        watch = the_effect(owner.given(TimerFired("watch/m1")))
+        owner.given(EffectFinished(watch, fx.Progressed("copying", rows_copied=2, is_live=is_live)))
+    owner.tick()
+    assert owner.record().ending is None
+
+
 def test_a_percentage_of_unknown_rows_does_not_change_how_many_are_copied() -> None:
     owner = Owner(m1=migration(of=spec(strategy=MigrationStrategy.GH_OST), state=MigrationState.READY))
     owner.given(EffectFinished(the_effect(owner.tick()), fx.Progressed("copying", rows_copied=10)))

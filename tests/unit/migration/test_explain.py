@@ -191,6 +191,28 @@ def test_a_stage_in_which_nothing_is_new_is_a_hold_and_names_the_feed() -> None:
     assert "600 s" in found.advice
 
 
+def test_a_stage_of_a_program_in_which_nothing_is_new_names_no_feed() -> None:
+    by_program = spec(strategy=MigrationStrategy.GH_OST, topic=None)
+    found = the_hold(migration(by_program, stage="copying", stage_ms=1, live_ms=1))
+    assert found.advice.startswith("see the owner's log. Without progress")
+
+
+@pytest.mark.parametrize(
+    ("facts", "kinds"),
+    [
+        ({**READY, "completion_postponed": True}, [HoldKind.COMPLETION]),
+        ({"state": MigrationState.QUEUED, "launch_postponed": True}, [HoldKind.LAUNCH]),
+        ({"state": MigrationState.FAILED}, [HoldKind.FAILURE]),
+        ({"state": MigrationState.COMPLETE}, []),
+    ],
+)
+def test_what_waits_for_something_else_or_is_over_is_not_called_quiet(
+    facts: dict[str, Any], kinds: list[HoldKind]
+) -> None:
+    found = explained(migration(**facts, stage_ms=1, live_ms=1))
+    assert [hold.stage for hold in found.reasons] == kinds
+
+
 def test_one_long_statement_at_the_database_is_no_hold() -> None:
     direct = spec(strategy=MigrationStrategy.DIRECT, topic=None)
     record = migration(direct, stage="running the statement", stage_ms=1, live_ms=1, is_immediate=True)
@@ -218,6 +240,8 @@ def test_completion_in_order_names_what_has_to_complete_first() -> None:
     direct = spec(strategy=MigrationStrategy.DIRECT, topic=None, in_order_completion=True, context="release")
     queued = migration(direct, sequence=2, state=MigrationState.READY, is_immediate=True)
     assert "m0" in the_hold(queued, m0=before).detail
+    copied = the_hold(migration(ordered, sequence=2, state=MigrationState.READY), m0=before)
+    assert copied.detail == "nothing runs that it would have to wait for", "the order is that of completions"
 
 
 @pytest.mark.parametrize(
@@ -256,6 +280,8 @@ def test_a_feed_is_beside_the_migrations_of_its_topics_and_its_own() -> None:
     assert relations(pending | over, of_feed("shop", "shop.public.items")) == {"m1": Beside.SOURCE}
     assert relations(pending | over, of_feed(forth_feed("m2"))) == {"m2": Beside.COPY}
     assert relations(over, of_feed("shop", "shop.public.items")) == {}
+    direct = {"m1": migration(spec(strategy=MigrationStrategy.DIRECT, topic=None))}
+    assert relations(direct, of_feed(FEED_NAME)) == {}, "it has no feed of its own"
 
 
 @pytest.mark.parametrize(

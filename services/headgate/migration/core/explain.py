@@ -213,7 +213,7 @@ def _behind(before: list[str], kind: HoldKind, since_ms: int) -> Hold:
 
 def _throttle(name: str, record: MigrationRecorded, kind: HoldKind) -> Hold:
     reason = throttled_by(record)
-    if kind is HoldKind.THROTTLE and record.stage == AWAITING_LOCK:
+    if record.stage == AWAITING_LOCK:
         advice = "end the session that holds the table; it is retried by itself"
         return Hold(HoldKind.LOCK, record.throttled_ms, reason, advice)
     return Hold(kind, record.throttled_ms, reason, advice_on(reason, name))
@@ -297,6 +297,6 @@ def _may_be_same(one: str, other: str) -> bool:
 def keeper_of(migrations: Mapping[str, MigrationRecorded], feed: str) -> str:
     """The running migration that pauses and resumes the feed; empty for any other feed."""
     for name, record in migrations.items():
-        if record.state is MigrationState.RUNNING and _feed(name, record, parse_spec(record.spec)) == feed:
+        if _feed(name, record, parse_spec(record.spec)) == feed:
             return name
     return ""
