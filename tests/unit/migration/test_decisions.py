@@ -326,6 +326,21 @@ def test_a_throttle_ends_at_its_time_whatever_the_clock_of_the_owner_that_set_it
 # --- a new owner ---
 
 
+def test_the_throttle_of_what_has_ended_needs_no_end() -> None:
+    until = {"throttle_ratio": 1.0, "throttle_until_ms": NOW_MS + 5_000}
+    owner = Owner(m1=migration(MigrationState.CANCELLED, **until), m2=migration(MigrationState.QUEUED, **until))
+    assert [name for name in timers(owner.begun) if name.startswith("unthrottle/")] == ["unthrottle/m2"]
+
+
+@pytest.mark.parametrize("ratio", [0.5, 5.0])
+def test_a_ratio_matters_to_throttles_only(ratio: float) -> None:
+    owner = Owner(m1=migration(MigrationState.QUEUED, of=spec(strategy=MigrationStrategy.PT_OSC)))
+    for request, kind in (("r1", MigrationRequestKind.LAUNCH), ("r2", MigrationRequestKind.THROTTLE)):
+        owner.request(kind, "m1", request, throttle_ratio=ratio)
+    assert owner.outcome("r1") == (OutcomeStatus.DONE, "launch of 1 migration")
+    assert (owner.outcome("r2") or ("",))[0] is OutcomeStatus.REFUSED
+
+
 def test_a_new_owner_drops_nothing_for_requests_that_are_over_or_did_not_ask_for_it() -> None:
     """A cancel that is accepted leaves artifacts for a day; a clean-up that is done is not done again."""
     before = Owner(
