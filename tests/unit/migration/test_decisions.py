@@ -423,6 +423,28 @@ def test_no_more_migrations_run_at_a_time_than_allowed() -> None:
     assert the_effect(owner.tick()).migration == "last"
 
 
+def test_what_is_still_ending_is_not_retried_and_keeps_nothing_else_from_it() -> None:
+    failed = {"owner_failed": True}
+    ending = migration(ending=MigrationState.FAILED, **failed)
+    owner = Owner(m1=ending, m2=migration(MigrationState.FAILED, sequence=2, server="s2", **failed))
+    owner.tick()
+    assert (owner.record("m1").state, owner.record("m2").retries) == (MigrationState.RUNNING, 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "of"),
+    [
+        (MigrationState.FAILED, spec(context="c")),
+        (MigrationState.CANCELLED, spec(context="c")),
+        (MigrationState.COMPLETE, spec(context="c", statement="revert m0", reverts="m0")),
+    ],
+)
+def test_what_was_not_done_or_is_a_revert_is_no_duplicate(before: MigrationState, of: MigrationSpec) -> None:
+    owner = Owner(m1=migration(before, of=of), m2=migration(MigrationState.READY, of=of, sequence=2))
+    assert the_effect(owner.tick()).migration == "m2"
+    assert owner.record("m2").state is MigrationState.RUNNING
+
+
 # --- progress ---
 
 

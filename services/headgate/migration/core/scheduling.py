@@ -66,7 +66,7 @@ def cut_over_if_due(draft: MigrationDraft, name: str) -> None:
     spec = draft.spec(record)
     force_after = spec.force_cutover_after_seconds
     waited = (draft.now.wall_ms - record.waiting_ms) / 1_000 if record.waiting_ms else 0.0
-    if force_after is not None and waited >= force_after and not record.cutover_forced:
+    if force_after is not None and waited >= force_after:
         record = draft.signal(name, MigrationSignal.FORCE_CUTOVER)
     if not record.cutover_forced and draft.now.wall_ms < record.cutover_after_ms:
         return
@@ -104,7 +104,7 @@ def _conclude(draft: MigrationDraft) -> None:
         if record.state is not MigrationState.READY:
             continue
         is_settled = not changing_before(draft.migrations(), record)
-        twin = _done_already(draft, name, record, draft.spec(record)) if is_settled else None
+        twin = _done_already(draft, record, draft.spec(record)) if is_settled else None
         if record.has_nothing_to_do and is_settled:
             _conclude_without_change(draft, name, record)
         elif twin is not None:
@@ -158,12 +158,12 @@ def reverted(draft: MigrationDraft, spec: MigrationSpec) -> MigrationRecorded | 
     return None if spec.reverts is None else draft.migration(spec.reverts)
 
 
-def _done_already(draft: MigrationDraft, name: str, proposed: MigrationRecorded, spec: MigrationSpec) -> str | None:
+def _done_already(draft: MigrationDraft, proposed: MigrationRecorded, spec: MigrationSpec) -> str | None:
     """One of the same context that has made the same change of the table, which is as that one has left it."""
     if not spec.context or spec.reverts is not None:
         return None
     for other, record in draft.migrations():
-        if other == name or record.state is not MigrationState.COMPLETE or record.table != proposed.table:
+        if record.state is not MigrationState.COMPLETE or record.table != proposed.table:
             continue
         theirs = draft.spec(record)
         is_same = (theirs.context, theirs.statement) == (spec.context, spec.statement)
