@@ -70,18 +70,24 @@ class ReadingStoppedError(LogError):
 class ReadingWatch:
     """Notices that a partition is no longer read, by the rule of eventlog/lasting_reader.py.
 
-    Faust's client cannot be replaced in its process, so the process ends and its platform starts another one.
+    Faust's client cannot be replaced in its process, so the process ends and its platform starts another one. Brokers
+    that do not answer are not the client's fault: what is shown gets old, and the views show it.
     """
 
     def __init__(self, log: Log, partitions: list[Partition], monotonic: Callable[[], float]) -> None:
         self._log = log
         self._partitions = partitions
         self._monotonic = monotonic
-        self._looked_at = monotonic()
+        self._looked_at = self._answered_at = monotonic()
         self._short: dict[Partition, tuple[int, float, int]] = {}
         """Partition below its end → last offset read, since when, the end at that time."""
         self._hidden: dict[Partition, int] = {}
         """Ends behind which there is nothing but marks of transactions."""
+
+    @property
+    def silent_seconds(self) -> float:
+        """How long ago brokers last answered: what is read may be that old."""
+        return max(0.0, self._monotonic() - self._answered_at)
 
     def check(self, at: Mapping[Partition, int]) -> None:
         """Raise ReadingStoppedError if records are missing; see ``stopped``."""
@@ -102,7 +108,7 @@ class ReadingWatch:
 
     def _look(self, at: Mapping[Partition, int]) -> str | None:
         ends = self._log.stable_offsets(self._partitions)
-        now = self._monotonic()
+        now = self._answered_at = self._monotonic()
         if now - self._looked_at > 2 * STALL_LOOK_SECONDS:
             self._short.clear()  # this process was frozen, not the client
         self._looked_at = now
@@ -129,10 +135,13 @@ class ReadingWatch:
         return before if before is not None and before[0] == last else (last, now, end)
 
 
-def serve_pages(app: faust.App, known: ViewContext, model: ViewsModel) -> None:
-    """Answer every route, and /openapi.json, from now on; other paths with the error that names these."""
+def serve_pages(app: faust.App, known: ViewContext, model: ViewsModel, age: Callable[[], float]) -> None:
+    """Answer every route, and /openapi.json, from now on; other paths with the error that names these.
+
+    ``age``: how many seconds old an answer may be, which its header ``Age`` shows (RFC 9111).
+    """
     for route in ROUTES:
-        app.page(route.path)(_page(route, known, model))
+        app.page(route.path)(_page(route, known, model, age))
     described = openapi()
 
     async def describe(web: Any, request: Any) -> Any:  # noqa: ARG001
@@ -147,7 +156,7 @@ def serve_pages(app: faust.App, known: ViewContext, model: ViewsModel) -> None:
     app.page("/{unknown:.*}")(refuse)  # the last one: paths are tried in the order in which they were added
 
 
-def _page(route: Route, known: ViewContext, model: ViewsModel) -> Callable[..., Any]:
+def _page(route: Route, known: ViewContext, model: ViewsModel, age: Callable[[], float]) -> Callable[..., Any]:
     async def page(web: Any, request: Any, **path: str) -> Any:
         if model.behind:
             waiting = f"{len(model.behind)} partitions of the topics are still being read: {', '.join(model.behind)}"
@@ -158,7 +167,7 @@ def _page(route: Route, known: ViewContext, model: ViewsModel) -> Callable[..., 
             return _failed(web, 400, "bad_query", str(error))
         if answer is None:
             return _failed(web, 404, "not_found", why_not_found(known, path, request.query))
-        return web.json(answer)
+        return web.json(answer, headers={"Age": str(int(age()))})
 
     # Faust names a page's class after its function.
     page.__name__ = "page_" + "_".join(part.strip("{}") for part in route.path.split("/") if part)
@@ -221,14 +230,15 @@ class ViewsService:
             known = ViewContext(
                 snapshot=model.snapshot, history=model.history, shards=self._log.shards, lag=lags.points
             )
-            serve_pages(app, known, model)
+            watch = ReadingWatch(self._log, all_partitions(self._log, TOPICS), time.monotonic)
+            serve_pages(app, known, model, lambda: watch.silent_seconds)
             self._metrics.watch(model)
             started = asyncio.create_task(self._start(app, lags))
             shown = asyncio.create_task(self._show_positions(model))
-            watched = asyncio.create_task(self._watch_reading(model))
+            watched = asyncio.create_task(self._watch_reading(watch, model))
             tasks = (started, shown, watched)
             try:
-                await self._turn(app, model, tasks, listener.getsockname()[1])
+                await self._turn(app, model, watch, tasks, listener.getsockname()[1])
             finally:
                 for task in tasks:
                     task.cancel()
@@ -240,7 +250,9 @@ class ViewsService:
         if app.crashed:
             raise ViewsEndedError(f"Faust has given up: {app.crash_reason}") from app.crash_reason
 
-    async def _turn(self, app: faust.App, model: ViewsModel, tasks: tuple[asyncio.Task[None], ...], port: int) -> None:
+    async def _turn(
+        self, app: faust.App, model: ViewsModel, watch: ReadingWatch, tasks: tuple[asyncio.Task[None], ...], port: int
+    ) -> None:
         """Until the end; ``tasks`` begin with Faust's start. Raises what one of them failed for."""
         log, is_told, started = logger(service=LOOP), False, tasks[0]
         while not (self._asked or self._failure is not None or app.crashed or app.should_stop):
@@ -249,10 +261,13 @@ class ViewsService:
                 self._probes.unready(LOOP, "joining the group")
             elif model.behind:
                 self._probes.unready(LOOP, f"rebuilding: {len(model.behind)} partitions are still being read")
-            elif not is_told:
-                is_told = True
+            elif watch.silent_seconds > STALL_SECONDS:
+                self._probes.unready(LOOP, f"no broker has answered for {watch.silent_seconds:.0f} s")
+            else:
                 self._probes.ready(LOOP)
-                log.info("rebuilt", records=model.records, views_port=port)
+                if not is_told:
+                    is_told = True
+                    log.info("rebuilt", records=model.records, views_port=port)
             await asyncio.sleep(LOOK_SECONDS)
             for task in tasks:
                 if task.done():
@@ -276,8 +291,7 @@ class ViewsService:
                 await asyncio.to_thread(groups.write, positions, lambda: self._asked)
             await asyncio.sleep(GROUPS_SECONDS)
 
-    async def _watch_reading(self, model: ViewsModel) -> None:
-        watch = ReadingWatch(self._log, all_partitions(self._log, TOPICS), time.monotonic)
+    async def _watch_reading(self, watch: ReadingWatch, model: ViewsModel) -> None:
         while True:
             await asyncio.sleep(STALL_LOOK_SECONDS)
             await asyncio.to_thread(watch.check, model.positions)

@@ -1,6 +1,7 @@
 """``headgate serve views``: Faust on a real broker says what the command says, and again after it was killed."""
 
 import json
+import os
 import signal
 import socket
 import urllib.error
@@ -21,11 +22,14 @@ from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.connection import GROUP_PASSING_CODES
 from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.lasting_reader import STALL_SECONDS
 from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.snapshot import all_partitions
+from headgate.eventlog.topics import create_topics
 from headgate.records.base import Fact
 from headgate.records.keys import FeedKey, FeedProgressKey, SessionKey
 from headgate.views.routes import ROUTES
+from headgate_lab.embedded.broker import EmbeddedKafka
 from integration.cli.conftest import ROWS, Service, headgate
 from integration.examples.conftest import example
 from support import build
@@ -349,3 +353,29 @@ def test_what_the_views_cannot_go_on_from_ends_them(
     put(settings, "announce", b"agent/a/s", b"\x00" + (1099).to_bytes(4, "big") + b"whatever")
     assert views.process.wait(ANSWER_SECONDS) == ExitCode.NEWER_SCHEMA
     assert "Traceback" not in views.log_file.read_text(encoding="utf-8")
+
+
+def test_views_that_no_broker_answers_are_not_ready_and_say_how_old_they_are(
+    settings: Settings, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EmbeddedKafka(tmp_path / "kafka") as broker:
+        monkeypatch.setenv("HEADGATE_BOOTSTRAP", broker.bootstrap)
+        create_topics(replace(settings, bootstrap=broker.bootstrap))
+        views = serve("views", "views")
+        eventually(lambda: views.get("/readyz")[0] == 200, "the views are ready")
+        assert age(views) < STALL_SECONDS
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            eventually(lambda: "no broker has answered for" in views.get("/readyz")[1], "the views know")
+            assert views.get("/readyz")[0] == 503
+            assert age(views) >= STALL_SECONDS
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+        eventually(lambda: views.get("/readyz")[0] == 200, "the views are ready again")
+
+
+def age(views: Service) -> int:
+    """Seconds, as the header of an answer has them."""
+    port = eventually(lambda: views.said("rebuilt"), "the views have been rebuilt")["views_port"]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/feeds", timeout=ANSWER_SECONDS) as answer:
+        return int(answer.headers["Age"])

@@ -99,3 +99,12 @@ def test_a_process_that_stood_still_and_brokers_that_do_not_answer_prove_nothing
         assert watched.look(-1, 10 * STALL_SECONDS) is None
     watched.log.cut()
     assert [watched.look(-1) for _ in range(10)] == [None] * 10
+
+
+def test_the_views_know_since_when_no_broker_has_answered(watched: Watched) -> None:
+    watched.look(-1)
+    assert watched.watch.silent_seconds == 0
+    watched.log.cut()
+    for _ in range(3):
+        watched.look(-1)
+    assert watched.watch.silent_seconds == 3 * LOOK_SECONDS
