@@ -24,7 +24,7 @@ def test_a_ring_that_is_shown_is_the_ring_that_is_read(tmp_path: Path, write: ob
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nodes: [", "ring: while parsing"),
+        ("nodes: [", "ring: it is not valid YAML: line 1, column 9"),
         ("[]", "Expected `object`"),
         ("nodes: [{name: a, shards: 1}]", "missing required field `tokens`"),
         ("nodes: [{name: a, shards: 1, tokens: [x]}]", r"\$.nodes\[0\].tokens\[0\]"),

@@ -163,7 +163,6 @@ def test_a_decimal_of_avro_itself_has_its_precision(schema: dict[str, Any], mean
         ({"type": "int", "logicalType": "date", "connect.name": "io.debezium.time.Year"}, "io.debezium.time.Year"),
         ({"type": "long", "logicalType": "date"}, "int64"),
         ({"type": "string", "logicalType": "uuid"}, "string"),
-        ({"type": {"type": "int", "logicalType": "date"}, "logicalType": "date"}, "int32"),
     ],
 )
 def test_a_time_of_avro_itself_has_its_unit(schema: dict[str, Any], meaning: str) -> None:
