@@ -489,3 +489,44 @@ def test_a_percentage_of_unknown_rows_does_not_change_how_many_are_copied() -> N
     owner.given(EffectFinished(the_effect(owner.tick()), fx.Progressed("copying", rows_copied=10)))
     owner.given(fx.ToolReported("m1", fx.ToolStatus.RUNNING, "more", progress_percent=50.0))
     assert (owner.record().stage, owner.record().rows_copied) == ("more", 10)
+
+
+# --- the same id once more ----------------------------------------------------------------------------------------
+
+
+def submitted_again(before: MigrationRecorded, again: MigrationSpec) -> tuple[OutcomeStatus, str, MigrationState]:
+    """The answer to m1 that is submitted again, and m1's state then."""
+    owner = Owner(m1=before)
+    for effect in effects(owner.submit("m1", again)):
+        assert effect.is_known
+        owner.given(EffectFinished(effect, fx.Identified("s1")))
+    outcome = owner.outcome()
+    assert outcome is not None
+    return *outcome, owner.record().state
+
+
+@pytest.mark.parametrize("state", [MigrationState.FAILED, MigrationState.CANCELLED])
+def test_what_has_failed_is_retried_as_it_was_submitted_only(state: MigrationState) -> None:
+    before = migration(state)
+    assert submitted_again(before, spec())[:2] == (OutcomeStatus.DONE, f"was {state}, is retried")
+    status, message, after = submitted_again(before, spec(allow_lossy=("c",), prefer_instant=True))
+    assert (status, after) == (OutcomeStatus.REFUSED, state)
+    assert message == (
+        f"m1 is {state}, and was submitted with other options (allow_lossy, prefer_instant). To try it again as it "
+        "was, run `headgate migration retry m1`; for other options give another --id"
+    )
+
+
+def test_a_name_of_the_database_and_what_an_owner_has_found_are_no_options() -> None:
+    declared = {"declarative": True, "statement": "CREATE TABLE items (id int PRIMARY KEY)"}
+    before = migration(MigrationState.FAILED, spec(**declared, found="ALTER TABLE items ADD c int"))
+    assert submitted_again(before, spec(**declared, database="other"))[0] is OutcomeStatus.DONE
+
+
+@pytest.mark.parametrize(
+    "changed", [{"declarative": True}, {"context": "c"}, {"statement": "ALTER TABLE items ADD d int"}]
+)
+def test_another_change_under_an_id_is_refused(changed: dict[str, Any]) -> None:
+    status, message, _ = submitted_again(migration(MigrationState.COMPLETE), spec(**changed))
+    assert status is OutcomeStatus.REFUSED
+    assert message.startswith("m1 is another migration already ('ALTER TABLE items ADD c int'")

@@ -138,7 +138,7 @@ def _resubmit(
     That it names the same database is found out by asking the database: names and addresses may have changed.
     """
     before = draft.spec(known)
-    if (before.context, before.statement) != (spec.context, spec.statement):
+    if _what_it_does(before) != _what_it_does(spec):
         reason = (
             f"{requested.migration} is another migration already ({before.statement!r}, context {before.context!r})"
         )
@@ -147,6 +147,16 @@ def _resubmit(
         _ask_database(
             draft, ExamineMigration(request, requested.migration, spec, is_known=True, known_server=known.server)
         )
+
+
+def _what_it_does(spec: MigrationSpec) -> tuple[str, str, bool, str | None]:
+    return spec.context, spec.statement, spec.declarative, spec.reverts
+
+
+def _other_options(one: MigrationSpec, other: MigrationSpec) -> list[str]:
+    """The options that differ. The database is compared by its identity, and ``found`` is the owner's."""
+    names = [name for name in one.__struct_fields__ if name not in ("database", "found")]
+    return [name for name in names if getattr(one, name) != getattr(other, name)]
 
 
 def _identified(draft: MigrationDraft, effect: ExamineMigration, server: str) -> None:
@@ -163,6 +173,14 @@ def _identified(draft: MigrationDraft, effect: ExamineMigration, server: str) ->
         return draft.settle(effect.request, OutcomeStatus.REFUSED, reason)
     if known.state not in (MigrationState.FAILED, MigrationState.CANCELLED):
         return draft.settle(effect.request, OutcomeStatus.DONE, f"is {known.state} already")
+    others = _other_options(draft.spec(known), effect.spec)
+    if others:
+        reason = (
+            f"{effect.migration} is {known.state}, and was submitted with other options ({', '.join(others)}). To try "
+            f"it again as it was, run `headgate migration retry {effect.migration}`; for other options give another "
+            "--id"
+        )
+        return draft.settle(effect.request, OutcomeStatus.REFUSED, reason)
     draft.signal(effect.migration, MigrationSignal.RETRY)
     draft.settle(effect.request, OutcomeStatus.DONE, f"was {known.state}, is retried")
     return draft.burst()
