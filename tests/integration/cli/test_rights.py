@@ -188,7 +188,7 @@ def test_what_a_lost_end_was_to_be_may_be_read_by_coordinators_only(guarded: Gua
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     users = [login | {"sasl.username": who, "sasl.password": f"secret of {who}"} for who in ("coordinator", "agent")]
     coordinator, agent = (KafkaConnection(guarded.by_password, user) for user in users)
-    (found,) = decisions_of(coordinator, f"{CLUSTER}.owner").found
+    *_, found = decisions_of(coordinator, f"{CLUSTER}.owner").found
     assert found.decision is Decision.COMMIT
     with pytest.raises(LogError, match=r"__transaction_state.*AUTHORIZATION"):
         decisions_of(agent, f"{CLUSTER}.owner")
