@@ -1,5 +1,6 @@
 """A captured table, a cluster, and services for it, each test its own."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from integration.migration.shop import (
     captured_postgres,
     cluster_settings,
 )
+from support import gh_ost_double
 from support.waiting import END_SECONDS_MAX
 
 __all__ = ["clients", "cluster", "mariadb_shop", "postgres_shop", "role", "serve", "shop"]
@@ -87,3 +89,12 @@ def clients(shop: Shop) -> Iterator[list[Client]]:
     for client in started:
         client.stopping.set()
         client.join(END_SECONDS_MAX)
+
+
+@pytest.fixture
+def gh_ost(tmp_path: Path) -> Path:
+    """A program that keeps gh-ost's published contract."""
+    program = tmp_path / "gh-ost"
+    program.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{gh_ost_double.__file__}' \"$@\"\n", encoding="utf-8")
+    program.chmod(0o755)
+    return program

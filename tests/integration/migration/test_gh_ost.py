@@ -1,6 +1,5 @@
 """Strategy gh-ost, against a program that keeps gh-ost's published contract (support/gh_ost_double.py)."""
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from headgate.migration.strategies.tools.gh_ost import HOOKS
 from headgate.migration.strategies.tools.tool import said_by_tool
 from headgate.records.migration import MigrationStrategy
 from integration.migration.tool_change import Owner, Table, owned, pid_of
-from support import gh_ost_double
 from support.ended import has_ended
 from support.waiting import eventually
 
@@ -28,14 +26,6 @@ Make = Callable[..., Owner]
 @pytest.fixture
 def table(mariadb_database: str, tmp_path: Path) -> Table:
     return Table(mariadb_database, tmp_path, rows=400)
-
-
-@pytest.fixture
-def gh_ost(tmp_path: Path) -> Path:
-    program = tmp_path / "gh-ost"
-    program.write_text(f"#!/bin/sh\nexec '{sys.executable}' '{gh_ost_double.__file__}' \"$@\"\n", encoding="utf-8")
-    program.chmod(0o755)
-    return program
 
 
 @pytest.fixture

@@ -25,10 +25,9 @@ import msgspec
 
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, may_lose, parse_spec
-from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import Statement, StatementError
 from headgate.migration.strategies.contract import CopyPlan, DescribedTable, Memory, RefusedError
-from headgate.migration.strategies.examining import AT_SUBMISSION, checked_plan, plan_copy, read_plan
+from headgate.migration.strategies.examining import AT_SUBMISSION, checked_plan, read_plan
 from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.no_way_back import revert_refused
 from headgate.migration.strategies.planning import allowing, shadow_name, unproven_keys
@@ -112,10 +111,7 @@ class ToolStrategy(ABC):
             return revert_refused(spec, reverted)
         try:
             self._check_options(spec)
-            statement, plan = checked_plan(self._server, spec)
-            self._check_new_keys(plan, spec)
-            self._check_names(statement, plan)
-            self._check(statement, plan.before)
+            statement, plan = self._checked(spec)
             if self._tools_given is not None:
                 self._try_out(self._installed(self._tools_given), statement, plan, spec)
         except (RefusedError, StatementError) as error:
@@ -133,6 +129,7 @@ class ToolStrategy(ABC):
         try:
             self._check_options(spec)
             statement, before = read_plan(self._server, spec)
+            self._check_spelling(statement, before)
             self._check(statement, before)
         except (RefusedError, StatementError) as error:
             return fx.ExamineRefused(str(error))
@@ -141,15 +138,27 @@ class ToolStrategy(ABC):
         where = self._server.where(before.schema)
         return fx.Examined("alter", table, where, is_immediate=False, message=message)
 
-    def _check_names(self, statement: Statement, plan: CopyPlan) -> None:
+    def _checked(self, spec: MigrationSpec) -> tuple[Statement, CopyPlan]:
+        """The plan for the table and its rows as they are now. Raises RefusedError, StatementError."""
+        statement, plan = checked_plan(self._server, spec)
+        self._check_new_keys(plan, spec)
+        self._check_spelling(statement, plan.before)
+        self._check_exchanged(plan)
+        self._check(statement, plan.before)
+        return statement, plan
+
+    def _check_spelling(self, statement: Statement, before: DescribedTable) -> None:
         """The program finds columns by their names, as they are written."""
-        names = {column.name for column in plan.before.columns}
+        names = {column.name for column in before.columns}
         if unlike := [s.column for s in statement.steps if s.column is not None and s.column not in names]:
             raise RefusedError(
                 f"{self.name} compares names of columns letter by letter, and the table has no {unlike[0]}: write the "
                 "name as SHOW CREATE TABLE does"
             )
-        known, to_old = {name.lower() for name in names}, {new: old for old, new in plan.pairs}
+
+    def _check_exchanged(self, plan: CopyPlan) -> None:
+        """The program takes a column's values from the one that had its name before."""
+        known, to_old = {column.name.lower() for column in plan.before.columns}, {new: old for old, new in plan.pairs}
         for column in plan.after.columns:
             was = None if column.is_generated else to_old.get(column.name, "")
             if was is not None and was != column.name and column.name.lower() in known:
@@ -200,15 +209,14 @@ class ToolStrategy(ABC):
     def start(self, effect: fx.StartMigration) -> Any:
         """See contract."""
         tools, spec = self._tools(), parse_spec(effect.record.spec)
-        statement = parse_statement(spec.statement, self._server.dialect)
         if (done := self._ended(effect.owner_rev, spec)) is not None:
             return done
         try:
             program = self._installed(tools)
-            plan = plan_copy(self._server, statement, spec)
-            self._check(statement, plan.before)
+            statement, plan = self._checked(spec)
             run = self._noted(effect, statement, plan, spec)
         except RefusedError as error:
+            self._server.forget()
             return fx.Refused(str(error))
         folder = self._folder()
         folder.make()
