@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 
 from headgate.capture.place import DatabaseEndpoint
-from headgate.capture.tables import SourceTable, topic_part
+from headgate.capture.tables import SourceTable
+from headgate.formats.topic_names import topic_part
 
 __all__ = ["ConnectorNames", "connector_json", "topic_of"]
 

@@ -14,8 +14,9 @@ import yaml
 
 from headgate.capture.connector import topic_of
 from headgate.capture.excluded_columns import excluded_columns
-from headgate.capture.tables import SourceTable, topic_part
+from headgate.capture.tables import SourceTable
 from headgate.databases.errors import DatabaseRefusedError
+from headgate.formats.topic_names import topic_part
 from headgate.records.identifiers import show_identifier, table_spelling
 from headgate.tables.plan import ChosenTypes
 

@@ -1,9 +1,8 @@
 """Tables of a source database, and which of them a pattern selects."""
 
-import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -11,10 +10,7 @@ from headgate.config.wording import did_you_mean, nearest
 from headgate.records.identifiers import earlier_identifier, show_identifier
 from headgate.records.name_lists import shown_names
 
-__all__ = ["CapturedColumn", "NoTableError", "SourceTable", "chosen_tables", "topic_part"]
-
-_NOT_IN_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
-"""What Debezium replaces by an underscore, because Kafka does not allow it in a topic's name."""
+__all__ = ["CapturedColumn", "NoTableError", "SourceTable", "chosen_tables"]
 
 
 class NoTableError(Exception):
@@ -99,8 +95,3 @@ def _no_table_matches(pattern: str, tables: Sequence[SourceTable]) -> str:
         return f"no table matches {pattern!r}: the database has no tables that this user can see"
     known = did_you_mean(nearest(pattern, names), begins=True) or f"Tables are {shown_names(names)}"
     return f"no table matches {pattern!r}. {known}"
-
-
-def topic_part(name: str) -> str:
-    """A schema's or a table's name as Debezium writes it in a topic's name."""
-    return _NOT_IN_TOPICS.sub("_", name)

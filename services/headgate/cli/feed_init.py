@@ -13,7 +13,6 @@ from headgate.capture.finding import CaptureFinding, State
 from headgate.capture.place import place_of
 from headgate.capture.sink import creating, is_itself, missing_tables
 from headgate.capture.source import DEFAULT_NAME
-from headgate.capture.tables import topic_part
 from headgate.capture.target_tables import read_target_tables
 from headgate.cli.changes import Destruction, permitted
 from headgate.cli.column_types import ColumnTypes, chosen_types
@@ -26,6 +25,7 @@ from headgate.config.settings import load_settings
 from headgate.databases.address import AddressOptions, Target
 from headgate.databases.connections import Use
 from headgate.databases.kinds import kind_of
+from headgate.formats.topic_names import topic_part
 from headgate.records.names import check_name
 from headgate.tables.missing import MissingTables
 from headgate.tables.plan import shown_refusals

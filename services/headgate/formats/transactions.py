@@ -29,6 +29,7 @@ import msgspec
 
 from headgate.formats.change import DATA_ERRORS, ChangeError, reason_of, source_time
 from headgate.formats.snapshot_markers import LAST_OF_TABLE
+from headgate.formats.topic_names import topic_part
 from headgate.records.source_tables import Tail
 
 __all__ = [
@@ -44,9 +45,6 @@ __all__ = [
 T = TypeVar("T")
 
 _POSTGRES_ID: Final = re.compile(r"\d+:\d+")
-
-_NOT_A_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
-"""Debezium puts an underscore for what cannot be in a topic's name."""
 
 
 class TransactionProgress(msgspec.Struct, frozen=True):
@@ -134,7 +132,7 @@ def decode_end(value: bytes | None) -> End | None:
     for each in record.data_collections or ():
         if each.event_count < 0:
             raise ChangeError(f"the END of {record.id!r} counts {each.event_count} changes of {each.data_collection!r}")
-        name = _NOT_A_NAME.sub("_", each.data_collection)
+        name = topic_part(each.data_collection)
         counts[name] = counts.get(name, 0) + each.event_count
     return End(transaction_key(record.id), record.ts_ms, counts)
 

@@ -22,6 +22,7 @@ from headgate.formats.change import ChangeError
 from headgate.formats.decoding import SchemasUnavailableError
 from headgate.formats.schema_changes import SchemaChangeDecoder, TableChange, keeps_columns
 from headgate.formats.schema_registry import registry_of
+from headgate.formats.topic_names import topic_part
 from headgate.sources.offsets import SourceUnreachableError, end_offsets, start_offsets
 from headgate.sources.records import RecordGoneError, read_stretch
 from headgate.sources.table_names import named_like
@@ -39,8 +40,6 @@ Of a topic with more, tables are kept that feeds read. A table of another feed h
 
 TOPICS_MAX: Final = 32
 """An agent with tables of more connectors forgets the topic that was not asked for longest, and may read it again."""
-
-_NOT_IN_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 CHANGE_BYTES: Final = 100
 """About what a change costs besides its texts."""
@@ -176,7 +175,7 @@ def _bytes_of(change: TableChange) -> int:
 
 def _is_of(spec: FeedSpec, topic: str, table: Table) -> bool:
     """Whether the feed seems to read the table: its topic has the name that Debezium gives it by default."""
-    name = _NOT_IN_TOPICS.sub("_", ".".join((topic, *table)))
+    name = topic_part(".".join((topic, *table)))
     pattern = spec.source.topic_pattern
     return name in spec.source.topics if pattern is None else re.fullmatch(pattern, name) is not None
 

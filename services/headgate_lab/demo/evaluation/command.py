@@ -11,12 +11,12 @@ import msgspec
 
 from headgate.capture.place import place_of
 from headgate.capture.source import read_source
-from headgate.capture.tables import topic_part
 from headgate.cli.changes import Destruction, permitted
 from headgate.cli.output import Output
 from headgate.cli.source import target_at
 from headgate.databases.address import AddressOptions, Target
 from headgate.databases.connections import Use
+from headgate.formats.topic_names import topic_part
 from headgate.records.names import check_name
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.evaluation.checks import SINK_PASSWORD, SOURCE_PASSWORD, check_sink, checked, files_of
