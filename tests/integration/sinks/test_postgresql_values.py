@@ -265,7 +265,7 @@ def test_a_value_arrives_as_it_was(
         ("text", None, "nul\x00", "byte sequence|NUL"),
         ("date", None, 2**31 - 1, "outside the years 4714 BC to 5874897"),
         ("time without time zone", None, -1, "before midnight"),
-        ("timestamp without time zone", "int64", 5, "unit of time"),
+        ("timestamp without time zone", "int64", 5, "does not describe the number as a value of type timestamp"),
         ("timestamp(3) without time zone", None, 2**62, "seems to count microseconds"),
         ("timestamp without time zone", None, 1_767_323_045_678, "seems to count milliseconds"),
         (
