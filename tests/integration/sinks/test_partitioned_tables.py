@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 from urllib.parse import quote
 
 import polars
@@ -32,6 +32,7 @@ from headgate.sinks.creating import NewColumn, NewTable, parse_lake_type
 from headgate.sinks.delta import engine
 from headgate.sinks.iceberg import rewriting
 from headgate.sinks.iceberg.rewriting import Rewriting
+from headgate.sinks.iceberg.transaction import OneTransaction, overwrite
 from headgate.sinks.lake.sink import LakeSink
 from headgate.sinks.lake.tables import ValueBounds
 from headgate.sinks.maintaining import upkeep_of
@@ -243,6 +244,32 @@ def test_texts_of_all_kinds_are_partitions_and_are_maintained(bench: Bench) -> N
     assert len(there) == len(texts), "and no other is left"
     bench.maintain()
     assert bench.data_files() == there, "nothing is left to be written together"
+
+
+def test_files_are_found_while_other_threads_look_for_others(iceberg: Iceberg) -> None:
+    """Between two questions about one manifest another thread asks about another one."""
+    iceberg.create("region")
+    for n, region in enumerate(("eu", "us")):
+        iceberg.apply(row(n, region=region))
+    table = iceberg.native
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    replacing = overwrite(OneTransaction(table), {})
+    for task in table.scan().plan_files():
+        replacing.delete_data_file(task.file)
+    replacing._build_delete_files_partition_predicate()
+    has_files = replacing._build_manifest_evaluator(table.spec().spec_id)
+    manifests = snapshot.manifests(table.io)
+    assert len(manifests) == 2
+
+    class Disturbed(list[Any]):
+        def __getitem__(self, at: Any) -> Any:
+            for each in manifests:
+                has_files(each)
+            return super().__getitem__(at)
+
+    for manifest in manifests:
+        assert has_files(Mock(partitions=Disturbed(manifest.partitions)))
 
 
 def test_dates_and_times_from_the_first_to_the_last_year(iceberg: Iceberg) -> None:

@@ -1,5 +1,6 @@
 """Transactions and overwrites as pyiceberg has them, without what makes each commit of a table slower than the last."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from pyiceberg.manifest import ManifestFile
@@ -46,6 +47,18 @@ class _Overwrite(_OverwriteFiles):
     def _existing_manifests(self) -> list[ManifestFile]:
         found = super()._existing_manifests()
         return [manifest for manifest in found if manifest.has_added_files() or manifest.has_existing_files()]
+
+    def _build_manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:
+        """A new one for each manifest: pyiceberg's remembers the manifest that it looks at, and threads share it.
+
+        Then files were reported as missing (pyiceberg 0.12), and the commit failed.
+        """
+        build = super()._build_manifest_evaluator
+
+        def may_have_files(manifest: ManifestFile) -> bool:
+            return build(spec_id)(manifest)
+
+        return may_have_files
 
 
 def move(transaction: Transaction, about: dict[str, str]) -> None:
