@@ -530,3 +530,109 @@ def test_another_change_under_an_id_is_refused(changed: dict[str, Any]) -> None:
     status, message, _ = submitted_again(migration(MigrationState.COMPLETE), spec(**changed))
     assert status is OutcomeStatus.REFUSED
     assert message.startswith("m1 is another migration already ('ALTER TABLE items ADD c int'")
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        ("ann@laptop (pid 7)", ""),
+        ("bob@laptop (pid 7)", ", submitted by ann@host (pid 1)"),
+        ("", ", submitted by ann@host (pid 1)"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("state", "wanted"),
+    [(MigrationState.COMPLETE, "is complete already"), (MigrationState.FAILED, "was failed, is retried")],
+)
+def test_another_user_reads_whose_migration_it_is(state: MigrationState, wanted: str, by: str, said: str) -> None:
+    owner = Owner(m1=migration(state, submitted_by="ann@host (pid 1)"))
+    submitted = owner.request(MigrationRequestKind.SUBMIT, "m1", spec=written(spec()), requested_by=by)
+    owner.given(EffectFinished(the_effect(submitted), fx.Identified("s1")))
+    assert owner.outcome() == (OutcomeStatus.DONE, wanted + said)
+
+
+# --- the state that a table is to be in -----------------------------------------------------------------------------
+
+
+WANTED = {"statement": "CREATE TABLE items (id int)", "declarative": True}
+
+
+@pytest.mark.parametrize("has_nothing_to_do", [False, True])
+@pytest.mark.parametrize(
+    ("earlier", "on"),
+    [
+        ({"launch_postponed": True}, MigrationRequestKind.LAUNCH),
+        ({"completion_postponed": True, "is_immediate": True}, MigrationRequestKind.COMPLETE),
+    ],
+)
+def test_a_wanted_table_waits_for_earlier_changes_that_are_still_queued(
+    earlier: dict[str, Any], on: MigrationRequestKind, *, has_nothing_to_do: bool
+) -> None:
+    """They would begin after it, and the table would not be as wanted in the end."""
+    queued = migration(MigrationState.QUEUED, sequence=1, **earlier)
+    wanted = migration(MigrationState.READY, spec(**WANTED), sequence=2, has_nothing_to_do=has_nothing_to_do)
+    owner = Owner(m1=queued, m2=wanted)
+    for _ in range(3):
+        assert effects(owner.tick()) == []
+    assert owner.record("m2").state is MigrationState.READY
+    owner.request(on, "m1")
+    assert the_effect(owner.tick()).migration == "m1"
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        migration(MigrationState.READY, spec(**WANTED), sequence=3, has_nothing_to_do=True),
+        migration(MigrationState.READY, spec(**WANTED), sequence=3),
+        migration(MigrationState.READY, spec(context="c"), sequence=3),
+    ],
+    ids=["as wanted", "to be changed", "duplicate"],
+)
+def test_a_table_is_judged_after_all_that_is_retried_by_itself(later: MigrationRecorded) -> None:
+    """Its owner failed with two changes, and one of them is queued again in each tick."""
+    lost = {"state": MigrationState.FAILED, "owner_failed": True, "ended_ms": NOW_MS}
+    owner = Owner(
+        m0=migration(MigrationState.COMPLETE, spec(context="c"), sequence=0),
+        m1=migration(table="others", server="s2", sequence=1, launch_postponed=True, **lost),
+        m2=migration(sequence=2, **lost),
+        m3=later,
+    )
+    owner.tick()
+    assert (owner.record("m2").state, owner.record("m3").state) == (MigrationState.FAILED, MigrationState.READY)
+    owner.tick()
+    assert (owner.record("m2").state, owner.record("m3").state) == (MigrationState.RUNNING, MigrationState.READY)
+
+
+@pytest.mark.parametrize("of", [{}, WANTED])
+def test_what_was_examined_before_a_change_of_the_table_is_examined_again(of: dict[str, Any]) -> None:
+    owner = Owner(m1=migration(started_ms=1))
+    adopt = the_effect(owner.begun)
+    examine = the_effect(owner.submit("m2", spec(**of)))
+    owner.now = 1.0
+    owner.given(EffectFinished(adopt, fx.Completed()))
+    owner.now = 2.0
+    again = [e for e in effects(owner.given(EffectFinished(examine, examined()))) if isinstance(e, fx.ExamineMigration)]
+    assert [(effect.migration, effect.asked_ms) for effect in again] == [("m2", NOW_MS + 2_000)]
+    assert "m2" not in owner.state.migrations
+    owner.given(EffectFinished(again[0], examined()))
+    assert owner.record("m2").state is MigrationState.QUEUED
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        {"ended_ms": NOW_MS},
+        {"ended_ms": NOW_MS + 9_000},
+        {"ended_ms": NOW_MS + 1_000, "table": "others"},
+        {"ended_ms": NOW_MS + 1_000, "server": "s2"},
+        {"ended_ms": NOW_MS + 1_000, "started_ms": 0},
+    ],
+)
+def test_a_change_that_the_answer_is_not_about_is_no_reason_to_ask_again(ended: dict[str, Any]) -> None:
+    """It had ended before, ends in the future of a clock that was set back, is of another table, or changed nothing."""
+    owner = Owner()
+    examine = the_effect(owner.submit("m2", spec()))
+    MIGRATIONS.evolve(owner.state, MigrationKey("m1"), migration(MigrationState.COMPLETE, **ended))
+    owner.now = 2.0
+    owner.given(EffectFinished(examine, examined()))
+    assert owner.record("m2").state is MigrationState.QUEUED

@@ -340,3 +340,15 @@ def test_a_feed_is_named_while_it_is_followed(record: MigrationRecorded, feed: s
 def test_an_owner_is_missed_where_there_is_something_to_do(more: dict[str, Any], kinds: list[HoldKind]) -> None:
     found = explain_migration({"m1": migration(**more)}, "m1", None, NOW_MS)
     assert [hold.stage for hold in found.reasons] == kinds
+
+
+@pytest.mark.parametrize("facts", [{"has_nothing_to_do": True}, {"declarative": True}])
+def test_what_describes_a_table_waits_for_earlier_changes_of_it(facts: dict[str, Any]) -> None:
+    of_spec = {name: value for name, value in facts.items() if name == "declarative"}
+    of_record = {name: value for name, value in facts.items() if name != "declarative"}
+    wanted = migration(spec(**of_spec), state=MigrationState.READY, sequence=2, ready_ms=8, **of_record)
+    earlier = migration(state=MigrationState.READY, sequence=1)
+    hold = the_hold(wanted, m0=earlier)
+    assert (hold.stage, hold.since_ms) == (HoldKind.TURN, 8)
+    assert hold.detail == "m0 of an earlier submission must end first: they change the same table"
+    assert hold.advice == "`headgate why m0`; or cancel that one"

@@ -13,6 +13,7 @@ from headgate.migration.core.turns import (
     pending_before,
 )
 from headgate.records.migration import MigrationRecorded, MigrationState, MigrationStrategy
+from headgate.records.migration_standing import PENDING
 from support.migration_records import recorded
 
 READY, RUNNING = MigrationState.READY, MigrationState.RUNNING
@@ -78,6 +79,9 @@ def test_what_a_migration_may_not_run_beside(
         ({"state": READY}, True),
         ({"state": MigrationState.QUEUED}, False),
         ({"state": FAILED}, False),
+        ({"state": FAILED, "owner_failed": True}, True),
+        ({"state": FAILED, "owner_failed": True, "retries": 1}, False),
+        ({"has_nothing_to_do": True}, False),
         ({"sequence": 5}, False),
         ({"sequence": 6}, False),
         ({"table": "others"}, False),
@@ -87,6 +91,12 @@ def test_what_a_migration_may_not_run_beside(
 def test_what_changes_a_table_before_a_migration(other: dict[str, Any], is_found: bool) -> None:
     found = changing_before([("m1", migration(**other))], migration(state=READY, sequence=5))
     assert found == (["m1"] if is_found else [])
+
+
+@pytest.mark.parametrize("state", MigrationState)
+def test_a_wanted_table_comes_after_every_earlier_change_that_is_pending(state: MigrationState) -> None:
+    wanted = migration(state=READY, sequence=5, declarative=True)
+    assert changing_before([("m1", migration(state=state))], wanted) == (["m1"] if state in PENDING else [])
 
 
 IN_ORDER = {"sequence": 5, "context": "c", "in_order_completion": True}

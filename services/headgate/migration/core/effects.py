@@ -56,7 +56,7 @@ class ExamineMigration(msgspec.Struct, frozen=True):
 
     ``reads_only``: by reading alone, in sessions that cannot write; less is found out then. ``is_known``: a migration
     of that id exists, at the database of identity ``known_server``. Then only the identity of the spec's database is
-    asked for (``Identified``).
+    asked for (``Identified``). ``asked_ms``: when the owner asked.
     """
 
     request: str
@@ -66,6 +66,7 @@ class ExamineMigration(msgspec.Struct, frozen=True):
     reads_only: bool = False
     is_known: bool = False
     known_server: str = ""
+    asked_ms: int = 0
 
 
 class StartMigration(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from headgate.migration.core.feed_names import feed_of
 from headgate.migration.core.scheduling import STALE_SECONDS
 from headgate.migration.core.spec import MigrationSpec, parse_spec
 from headgate.migration.core.throttle_advice import advice_on
-from headgate.migration.core.turns import Named, held_off_by, pending_before
+from headgate.migration.core.turns import Named, changing_before, held_off_by, pending_before
 from headgate.records.control import OwnerAnnounced
 from headgate.records.identifiers import split_table
 from headgate.records.migration import MigrationRecorded, MigrationState, MigrationStrategy
@@ -197,6 +197,10 @@ def _turn(migrations: list[Named], record: MigrationRecorded) -> Hold:
         return Hold(HoldKind.TURN, since_ms, detail, f"`headgate why {running[0]}`; or cancel that one")
     if before:
         return _behind(before, HoldKind.TURN, since_ms)
+    is_about_state = record.has_nothing_to_do or parse_spec(record.spec).declarative
+    if earlier := changing_before(migrations, record) if is_about_state else []:
+        detail = f"{shown_names(earlier)} of an earlier submission must end first: they change the same table"
+        return Hold(HoldKind.TURN, since_ms, detail, f"`headgate why {earlier[0]}`; or cancel that one")
     detail = "nothing runs that it would have to wait for"
     return Hold(HoldKind.TURN, since_ms, detail, "wait: the owner starts one after another, within a minute")
 

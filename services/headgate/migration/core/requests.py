@@ -7,7 +7,9 @@ A request with an outcome is never processed again; when its writer deletes it, 
 
 from typing import Final
 
-from headgate.migration.core.approvals import answer_approval, why_not_awaited
+from msgspec.structs import replace
+
+from headgate.migration.core.approvals import answer_approval, user_of, why_not_awaited
 from headgate.migration.core.draft import MigrationDraft
 from headgate.migration.core.effects import CleanUpMigration, Examined, ExamineMigration, ExamineRefused, Identified
 from headgate.migration.core.scheduling import (
@@ -127,7 +129,7 @@ def _ask_database(draft: MigrationDraft, effect: ExamineMigration) -> None:
     """One question at a time to the databases of one name: the order of submission is kept."""
     if effect.spec.database not in draft.term.examining:
         draft.term.examining[effect.spec.database] = effect.request
-        draft.add_effect(effect)
+        draft.add_effect(replace(effect, asked_ms=draft.now.wall_ms))
 
 
 def _resubmit(
@@ -171,8 +173,9 @@ def _identified(draft: MigrationDraft, effect: ExamineMigration, server: str) ->
             "give another --id"
         )
         return draft.settle(effect.request, OutcomeStatus.REFUSED, reason)
+    by = _submitter(draft, effect.request, known)
     if known.state not in (MigrationState.FAILED, MigrationState.CANCELLED):
-        return draft.settle(effect.request, OutcomeStatus.DONE, f"is {known.state} already")
+        return draft.settle(effect.request, OutcomeStatus.DONE, f"is {known.state} already{by}")
     others = _other_options(draft.spec(known), effect.spec)
     if others:
         reason = (
@@ -182,8 +185,15 @@ def _identified(draft: MigrationDraft, effect: ExamineMigration, server: str) ->
         )
         return draft.settle(effect.request, OutcomeStatus.REFUSED, reason)
     draft.signal(effect.migration, MigrationSignal.RETRY)
-    draft.settle(effect.request, OutcomeStatus.DONE, f"was {known.state}, is retried")
+    draft.settle(effect.request, OutcomeStatus.DONE, f"was {known.state}, is retried{by}")
     return draft.burst()
+
+
+def _submitter(draft: MigrationDraft, request: str, known: MigrationRecorded) -> str:
+    """Who has submitted a known migration, if that was another user than the one who submits it now."""
+    placed = draft.state.requests.get(request)
+    now = "" if placed is None else user_of(placed.request.requested_by)
+    return f", submitted by {known.submitted_by}" if user_of(known.submitted_by) not in ("", now) else ""
 
 
 def _rival(draft: MigrationDraft, spec: MigrationSpec, server: str) -> str | None:
@@ -250,8 +260,8 @@ def _accept(draft: MigrationDraft, effect: ExamineMigration, result: Examined, p
     accepted = MigrationSpec(
         **{name: getattr(spec, name) for name in spec.__struct_fields__} | {"found": result.statement}
     )
-    # Another submission of the same id may have been accepted in between.
-    if draft.migration(effect.migration) is not None:
+    # Another submission of the same id may have been accepted in between, or the table changed.
+    if draft.migration(effect.migration) is not None or _is_outdated(draft, effect, result):
         return answer(draft, effect.request)
     if (reason := _rival(draft, accepted, result.server) or _elsewhere(draft, spec, result.server)) is not None:
         return draft.settle(effect.request, OutcomeStatus.REFUSED, reason)
@@ -301,6 +311,19 @@ def _accept(draft: MigrationDraft, effect: ExamineMigration, result: Examined, p
     draft.settle(effect.request, OutcomeStatus.DONE, f"{what} {waits if result.needs_approval else 'is queued'}")
     draft.burst()
     return None
+
+
+def _is_outdated(draft: MigrationDraft, effect: ExamineMigration, result: Examined) -> bool:
+    """Whether a migration has changed the table since the database was asked: the answer may be about its old form.
+
+    A moment after now does not count: the clock was set back, and the answer would be outdated each time.
+    """
+    return any(
+        has_changed(record)
+        and effect.asked_ms < record.ended_ms <= draft.now.wall_ms
+        and (record.table, record.server) == (result.table, result.server)
+        for _, record in draft.migrations()
+    )
 
 
 def _elsewhere(draft: MigrationDraft, spec: MigrationSpec, server: str) -> str | None:

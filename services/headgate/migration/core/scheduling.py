@@ -16,6 +16,7 @@ from headgate.migration.core.turns import (
     broken_before,
     changing_before,
     held_off_by,
+    is_retried_by_itself,
     is_same_database,
     pending_before,
 )
@@ -76,9 +77,9 @@ def cut_over_if_due(draft: MigrationDraft, name: str) -> None:
 
 
 def _retry_orphaned(draft: MigrationDraft) -> None:
-    """Retry once, and only once, what an owner's failure has ended: a second failure is not an accident."""
+    """Retry once, and only once, what an owner's failure has ended."""
     for name, record in draft.migrations():
-        if record.state is MigrationState.FAILED and record.owner_failed and record.retries == 0:
+        if is_retried_by_itself(record):
             draft.signal(name, MigrationSignal.RETRY, draft.cause("started again by itself: its owner had failed"))
             draft.burst()
             return
@@ -145,12 +146,19 @@ def _start_next(draft: MigrationDraft) -> None:
             continue
         if (record.is_immediate and pending_before(everything, record)) or held_off_by(everything, record):
             continue
+        if _is_about_state(draft, record, spec) and changing_before(everything, record):
+            continue
         started = draft.signal(name, MigrationSignal.START)
         draft.term.forget(name)
         draft.term.live_at[name] = draft.now.monotonic
         draft.ask(name, StartMigration(name, started, reverted(draft, spec)))
         draft.burst()
         return
+
+
+def _is_about_state(draft: MigrationDraft, record: MigrationRecorded, spec: MigrationSpec) -> bool:
+    """Whether it promises a state of its table, so that an earlier change of the table must not come after it."""
+    return spec.declarative or _done_already(draft, record, spec) is not None
 
 
 def reverted(draft: MigrationDraft, spec: MigrationSpec) -> MigrationRecorded | None:

@@ -42,15 +42,26 @@ def _conflicts(running: MigrationRecorded, proposed: MigrationRecorded) -> bool:
 
 
 def changing_before(migrations: Iterable[Named], record: MigrationRecorded) -> list[str]:
-    """Migrations submitted before ``record`` that change its table, or are about to."""
+    """Migrations submitted before ``record`` that change its table, or are about to.
+
+    A declarative one reports that the table is as wanted. So it counts also those that wait for an approval, a launch
+    or a completion: they would make that untrue.
+    """
+    states = PENDING if parse_spec(record.spec).declarative else (MigrationState.READY, MigrationState.RUNNING)
     return [
         name
         for name, other in migrations
-        if other.state in (MigrationState.READY, MigrationState.RUNNING)
+        if (other.state in states or is_retried_by_itself(other))
+        and not other.has_nothing_to_do
         and other.sequence < record.sequence
         and other.table == record.table
         and is_same_database(other, record)
     ]
+
+
+def is_retried_by_itself(record: MigrationRecorded) -> bool:
+    """Whether it failed with its owner and is queued again by the next one: once only."""
+    return record.state is MigrationState.FAILED and record.owner_failed and record.retries == 0
 
 
 def pending_before(migrations: Iterable[Named], record: MigrationRecorded) -> list[str]:
@@ -65,9 +76,7 @@ def broken_before(migrations: Iterable[Named], record: MigrationRecorded) -> str
     if not parse_spec(record.spec).in_order_completion:
         return None
     for name, other in _same_context(migrations, record):
-        if other.state in (MigrationState.FAILED, MigrationState.CANCELLED) and not (
-            other.owner_failed and other.retries == 0
-        ):
+        if other.state in (MigrationState.FAILED, MigrationState.CANCELLED) and not is_retried_by_itself(other):
             return name
     return None
 
