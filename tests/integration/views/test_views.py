@@ -36,6 +36,7 @@ from support import build
 from support.codec import encode
 from support.eventlog_contract import ended
 from support.kafka_cluster import ANSWER_SECONDS
+from support.lost_ends import PATIENT
 from support.topic_changes import make_topics
 from support.waiting import eventually
 
@@ -358,7 +359,7 @@ def test_what_the_views_cannot_go_on_from_ends_them(
 def test_views_that_no_broker_answers_are_not_ready_and_say_how_old_they_are(
     settings: Settings, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with EmbeddedKafka(tmp_path / "kafka") as broker:
+    with EmbeddedKafka(tmp_path / "kafka", settings=PATIENT) as broker:
         monkeypatch.setenv("HEADGATE_BOOTSTRAP", broker.bootstrap)
         create_topics(replace(settings, bootstrap=broker.bootstrap))
         views = serve("views", "views")
